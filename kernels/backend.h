@@ -1,0 +1,165 @@
+// The operations a forward pass is made of, over a packed batch of token rows. One abstract class; each backend (cpu,
+// reference, later cuda) implements all of it, and one conformance suite (tests/kernels/) runs over every backend of the host.
+//
+// Two kinds of activations:
+//   Tensor   the running values of the pass (residual stream, q/k/v, gate/up), in the backend's working precision.
+//   Operand  the left side of a matrix product, in whatever encoding the backend multiplies fastest (float32, bfloat16,
+//            int8 with a scale a row …). Only the operations that produce one (norms, attention, gates) know the encoding,
+//            so quantisation is always fused into the producer.
+//
+// Exactness: an output row depends on its own inputs alone, never on how many rows or which others are in the batch, nor on
+// where its keys lie in the store: bit for bit on CPUs. Everything that the engine promises about batching rests on this.
+//
+// Threads: one thread calls a backend. Objects must not outlive the backend that made them.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+
+namespace sysone {
+
+using TokenId = int32_t;
+
+// Opaque, owned by the caller, made by a backend.
+class Weight {  // matrix [out_cols, in_cols], packed for MatMul
+ public:
+  virtual ~Weight() = default;
+};
+class Vector {  // a norm weight or a bias
+ public:
+  virtual ~Vector() = default;
+};
+class Table {  // matrix [vocab, hidden] read by single rows: embedding and head
+ public:
+  virtual ~Table() = default;
+};
+class RopeTable {  // cos and sin of every position
+ public:
+  virtual ~RopeTable() = default;
+};
+class Tensor {  // [max_rows, cols]
+ public:
+  virtual ~Tensor() = default;
+};
+class Operand {  // [max_rows, cols], encoded
+ public:
+  virtual ~Operand() = default;
+};
+class KvStore {  // keys and values: rows of [kv_heads * head_dim] each
+ public:
+  virtual ~KvStore() = default;
+};
+
+// Fills out[row_count * cols] with rows [first_row, first_row + row_count) as float32. Called from several threads at once.
+using RowReader = std::function<void(int64_t first_row, int64_t row_count, float* out)>;
+
+struct AttentionShape {
+  int32_t heads = 0;
+  int32_t kv_heads = 0;  // heads is a multiple
+  int32_t head_dim = 0;
+  float scale = 0;       // multiplies q·k
+  int32_t q_cols() const { return heads * head_dim; }
+  int32_t kv_cols() const { return kv_heads * head_dim; }
+  int32_t qkv_cols() const { return q_cols() + 2 * kv_cols(); }
+};
+
+// Consecutive rows of a KvStore that hold consecutive positions.
+struct KvSpan {
+  int32_t first_row = 0;
+  int32_t count = 0;
+};
+
+// Consecutive batch rows that belong to one sequence. Row i of the run has position first_position + i and sees exactly the
+// positions 0 … first_position + i, which the spans list in order (the run's own rows are the last of them). Runs may share
+// spans: that is how the questions of a request share its state.
+struct AttentionRun {
+  int32_t first_row = 0;
+  int32_t rows = 0;
+  int32_t first_position = 0;
+  int32_t first_span = 0;  // in PassPlan::spans
+  int32_t span_count = 0;
+};
+
+// How the rows of one pass relate. Host memory of the caller, valid during the calls of that pass.
+struct PassPlan {
+  std::span<const int32_t> positions;  // [rows] position of each batch row in its sequence
+  std::span<const int32_t> kv_rows;    // [rows] where each batch row's key and value are stored
+  std::span<const AttentionRun> runs;  // cover all rows, in order
+  std::span<const KvSpan> spans;
+  int32_t rows() const { return static_cast<int32_t>(positions.size()); }
+};
+
+struct HeadSummary {
+  float log_sum_exp = 0;  // over the whole vocabulary
+  TokenId argmax = 0;     // first maximum
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual std::string Describe() const = 0;  // one line for the log: name, instruction set, types, threads
+
+  // --- Loading. `reader` gives float32 rows; packing happens once, here. -----------------------------------------------
+  virtual std::unique_ptr<Weight> LoadWeight(int64_t out_cols, int64_t in_cols, const RowReader& reader) = 0;
+  virtual std::unique_ptr<Vector> LoadVector(std::span<const float> values) = 0;
+  virtual std::unique_ptr<Table> LoadTable(int64_t rows, int64_t cols, const RowReader& reader) = 0;
+  // cos, sin: [positions, head_dim / 2]; element i turns the pair (i, i + head_dim / 2).
+  virtual std::unique_ptr<RopeTable> LoadRope(int32_t head_dim, std::span<const float> cos, std::span<const float> sin) = 0;
+
+  // --- Buffers, all made before the first pass. ----------------------------------------------------------------------
+  virtual std::unique_ptr<Tensor> NewTensor(int64_t max_rows, int64_t cols) = 0;
+  virtual std::unique_ptr<Operand> NewOperand(int64_t max_rows, int64_t cols) = 0;
+  virtual std::unique_ptr<KvStore> NewKvStore(int64_t rows, int64_t kv_cols) = 0;
+
+  // --- One pass. `rows` is the number of batch rows in use. ----------------------------------------------------------
+  // out[r] = table[ids[r]]
+  virtual void Embed(const Table& table, std::span<const TokenId> ids, Tensor& out) = 0;
+  // out[r] = x[r] / sqrt(mean(x[r]²) + eps) * weight
+  virtual void RmsNorm(const Tensor& x, const Vector& weight, float eps, int32_t rows, Operand& out) = 0;
+  // out[r] = x[r] · Wᵀ (+ bias)
+  virtual void MatMul(const Operand& x, const Weight& weight, const Vector* bias, int32_t rows, Tensor& out) = 0;
+  // sum[r] += x[r] · Wᵀ
+  virtual void MatMulAdd(const Operand& x, const Weight& weight, int32_t rows, Tensor& sum) = 0;
+  // In qkv [rows, q | k | v]: RMSNorm of each q and k head where norms are given (nullptr: none), then rotation by position.
+  virtual void NormRope(Tensor& qkv, const AttentionShape& shape, const RopeTable& rope, const Vector* q_norm,
+                        const Vector* k_norm, float eps, const PassPlan& plan) = 0;
+  // Stores k and v of every row at plan.kv_rows, then out[r] = softmax(scale · q·k over the visible positions) · v, heads
+  // side by side: [rows, q_cols].
+  virtual void Attention(const Tensor& qkv, const AttentionShape& shape, const PassPlan& plan, KvStore& store,
+                         Operand& out) = 0;
+  // gate_up [rows, gate | up]: out[r] = silu(gate) * up
+  virtual void GatedSilu(const Tensor& gate_up, int32_t rows, Operand& out) = 0;
+  // out[i] = x[rows[i]]; `out` is another tensor than `x`
+  virtual void SelectRows(const Tensor& x, std::span<const int32_t> rows, Tensor& out) = 0;
+  // Rows for reading out stay in full precision: out[r] = RmsNorm(x[r]) as a Tensor
+  virtual void FinalNorm(const Tensor& x, const Vector& weight, float eps, int32_t rows, Tensor& out) = 0;
+
+  // --- Read-out, into host memory. ------------------------------------------------------------------------------------
+  // out[i] = x[row_of[i]] · head[ids[i]]
+  virtual void LabelLogits(const Tensor& x, const Table& head, std::span<const int32_t> row_of,
+                           std::span<const TokenId> ids, std::span<float> out) = 0;
+  // Summaries of x[0 … rows) over the whole head.
+  virtual void SummarizeHead(const Tensor& x, const Table& head, int32_t rows, std::span<HeadSummary> out) = 0;
+  // Copies x[0 … rows) to host memory [rows, cols], for tests and collectives.
+  virtual void Download(const Tensor& x, int32_t rows, std::span<float> out) = 0;
+};
+
+struct BackendOptions {
+  std::string name = "auto";   // auto, cpu, reference (cuda later)
+  std::string dtype = "auto";  // auto, bfloat16, float32: precision of weights and of matrix products
+  int threads = 0;             // 0: as many as the affinity mask and the cgroup allow
+};
+
+// kInvalidArgument names an unknown name or type and lists the known ones.
+Result<std::unique_ptr<Backend>> MakeBackend(const BackendOptions& options);
+// Names that MakeBackend takes on this host, without "auto"; the conformance suite runs over them.
+std::vector<std::string> BackendNames();
+
+}  // namespace sysone
