@@ -96,6 +96,13 @@ struct PassPlan {
   int32_t rows() const { return static_cast<int32_t>(positions.size()); }
 };
 
+// Rows [first, first + count) of a Tensor. Row-wise operations take one, so that a long batch goes through the wide middle of
+// a feed-forward part in slices and its buffers stay small; the Operand of a slice always starts at its row 0.
+struct RowRange {
+  int32_t first = 0;
+  int32_t count = 0;
+};
+
 struct HeadSummary {
   float log_sum_exp = 0;  // over the whole vocabulary
   TokenId argmax = 0;     // first maximum
@@ -121,12 +128,12 @@ class Backend {
   // --- One pass. `rows` is the number of batch rows in use. ----------------------------------------------------------
   // out[r] = table[ids[r]]
   virtual void Embed(const Table& table, std::span<const TokenId> ids, Tensor& out) = 0;
-  // out[r] = x[r] / sqrt(mean(x[r]²) + eps) * weight
-  virtual void RmsNorm(const Tensor& x, const Vector& weight, float eps, int32_t rows, Operand& out) = 0;
+  // out[i] = x[r] / sqrt(mean(x[r]²) + eps) * weight, r = rows.first + i
+  virtual void RmsNorm(const Tensor& x, const Vector& weight, float eps, RowRange rows, Operand& out) = 0;
   // out[r] = x[r] · Wᵀ (+ bias)
   virtual void MatMul(const Operand& x, const Weight& weight, const Vector* bias, int32_t rows, Tensor& out) = 0;
-  // sum[r] += x[r] · Wᵀ
-  virtual void MatMulAdd(const Operand& x, const Weight& weight, int32_t rows, Tensor& sum) = 0;
+  // sum[rows.first + i] += x[i] · Wᵀ
+  virtual void MatMulAdd(const Operand& x, const Weight& weight, RowRange rows, Tensor& sum) = 0;
   // In qkv [rows, q | k | v]: RMSNorm of each q and k head where norms are given (nullptr: none), then rotation by position.
   virtual void NormRope(Tensor& qkv, const AttentionShape& shape, const RopeTable& rope, const Vector* q_norm,
                         const Vector* k_norm, float eps, const PassPlan& plan) = 0;
