@@ -1,0 +1,38 @@
+// Which backends this build and host have. The only file that knows all of them.
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "kernels/backend.h"
+#include "kernels/dtype.h"
+#include "kernels/reference/reference_backend.h"
+
+namespace sysone {
+namespace {
+
+std::string Joined(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
+
+Result<Dtype> ParseDtype(const std::string& name) {
+  if (name == "auto" || name == "bfloat16") return Dtype::kBfloat16;
+  if (name == "float32") return Dtype::kFloat32;
+  return Error(Code::kInvalidArgument, "unknown dtype '%s'; known: auto, bfloat16, float32",
+               name.c_str());
+}
+
+}  // namespace
+
+std::vector<std::string> BackendNames() { return {"reference"}; }
+
+Result<std::unique_ptr<Backend>> MakeBackend(const BackendOptions& options) {
+  SYSONE_ASSIGN_OR_RETURN(const Dtype dtype, ParseDtype(options.dtype));
+  const std::vector<std::string> names = BackendNames();
+  const std::string name = options.name == "auto" ? names.front() : options.name;
+  if (name == "reference") return MakeReferenceBackend(dtype);
+  return Error(Code::kInvalidArgument, "unknown backend '%s'; known: auto, %s", name.c_str(),
+               Joined(names).c_str());
+}
+
+}  // namespace sysone

@@ -1,0 +1,17 @@
+// The oracle that every other backend is compared with: scalar loops in the order of the formulas,
+// sums in double. Slow on purpose; also a working backend (--backend reference) for telling a wrong
+// model from a wrong kernel. SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+
+#include "kernels/backend.h"
+#include "kernels/dtype.h"
+
+namespace sysone {
+
+// With kBfloat16, matrices and tables are rounded once at load; everything else is as with
+// kFloat32.
+std::unique_ptr<Backend> MakeReferenceBackend(Dtype dtype);
+
+}  // namespace sysone

@@ -1,0 +1,48 @@
+// MakeBackend: every listed name works, everything else is refused with a list.
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "kernels/backend.h"
+
+namespace sysone {
+namespace {
+
+TEST(BackendRegistry, MakesEveryBackendThatItNamesInEveryDtype) {
+  const std::vector<std::string> names = BackendNames();
+  EXPECT_NE(std::ranges::find(names, "reference"), names.end());
+  for (const std::string& name : names) {
+    for (const char* dtype : {"float32", "bfloat16"}) {
+      auto backend = MakeBackend({.name = name, .dtype = dtype});
+      ASSERT_TRUE(backend.ok()) << name << ": " << backend.status().message();
+      EXPECT_NE((*backend)->Describe().find(dtype), std::string::npos) << (*backend)->Describe();
+    }
+  }
+}
+
+TEST(BackendRegistry, AutoIsBfloat16) {
+  auto backend = MakeBackend({});
+  ASSERT_TRUE(backend.ok()) << backend.status().message();
+  EXPECT_NE((*backend)->Describe().find("bfloat16"), std::string::npos) << (*backend)->Describe();
+}
+
+TEST(BackendRegistry, RefusesAnUnknownNameAndListsTheKnown) {
+  const auto backend = MakeBackend({.name = "gpu"});
+  ASSERT_FALSE(backend.ok());
+  EXPECT_EQ(backend.status().code(), Code::kInvalidArgument);
+  EXPECT_NE(backend.status().message().find("'gpu'"), std::string::npos);
+  for (const std::string& name : BackendNames())
+    EXPECT_NE(backend.status().message().find(name), std::string::npos) << name;
+}
+
+TEST(BackendRegistry, RefusesAnUnknownDtypeAndListsTheKnown) {
+  const auto backend = MakeBackend({.dtype = "int4"});
+  ASSERT_FALSE(backend.ok());
+  EXPECT_EQ(backend.status().code(), Code::kInvalidArgument);
+  for (const char* known : {"'int4'", "auto", "bfloat16", "float32"})
+    EXPECT_NE(backend.status().message().find(known), std::string::npos) << known;
+}
+
+}  // namespace
+}  // namespace sysone
