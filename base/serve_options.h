@@ -1,0 +1,109 @@
+// The options of `sysone serve`. The three programs parse the same command line (the router starts
+// its children with its own arguments and a few internal flags behind them), so an option means the
+// same everywhere and is described once, in base/serve_flags.cc. SPDX-License-Identifier:
+// Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/log.h"
+#include "base/status.h"
+
+namespace sysone {
+
+// Every field's default is the flag's default; 0 or "" means "decided later", as the comment tells.
+struct ServeOptions {
+  // Model
+  std::string model = "qwen2.5-coder-1.5b";  // a name, a file, a folder or a hub id
+  std::vector<std::string>
+      served_model_names;      // what clients may call it; empty: the model's own name
+  std::string dtype = "auto";  // auto | bfloat16 | float32
+  int64_t max_model_len =
+      0;  // tokens of one prompt; 0: the model's own, at most kMaxModelLenDefault
+  std::string chat_template;                 // file with a Jinja template; "": the model's own
+  std::string default_chat_template_kwargs;  // JSON object; "": none
+
+  // HTTP
+  std::string host = "0.0.0.0";              // address or name to listen on
+  int port = 8000;                           // 0: any free port, printed when ready
+  std::vector<std::string> api_keys;         // any of them is accepted; empty: no key is asked for
+  std::vector<std::string> allowed_origins;  // CORS; empty: closed
+  std::vector<std::string> allowed_methods;  // CORS; empty: GET, POST
+  std::vector<std::string> allowed_headers;  // CORS; empty: Content-Type, Authorization
+  bool allow_credentials = false;            // CORS
+  int max_connections = 512;                 // open connections of one API server
+  int64_t max_request_bytes = 8 * 1024 * 1024;  // of a body, before and after inflating
+  double request_timeout_s = 60;                // from the request's arrival to its answer
+
+  // Decisions
+  int max_questions = 64;                // questions of one request
+  std::string confidence = "typesafe";   // typesafe | vllm
+  std::string response_fields = "vllm";  // vllm | typesafe
+  bool diagnostics = false;              // diagnostics in every answer
+
+  // Processes
+  int api_server_count = 0;      // 0 on the command line becomes data_parallel_size
+  int data_parallel_size = 1;    // worker groups, each with the whole model
+  int tensor_parallel_size = 1;  // ranks of one group; only 1 in this version
+  int threads = 0;  // compute threads of one worker; 0: the cores divided among the groups
+  std::string instance_name;  // names the arena and the lock; "": "port-N", or "pid-N" for port 0
+  double ready_timeout_s = 1800;   // start to ready, all children
+  double shutdown_timeout_s = 30;  // SIGTERM to SIGKILL; 0: nothing is waited for
+
+  // Scheduling
+  int64_t max_num_batched_tokens = 8192;      // of one pass
+  int max_num_seqs = 256;                     // questions of one pass
+  int max_num_queued_reqs = 1024;             // accepted and unanswered requests of the instance
+  int64_t max_num_queued_tokens = 2'000'000;  // their tokens
+  int64_t shm_arena_mb =
+      0;  // size of the shared-memory arena in MiB; 0: what the queue bounds need
+
+  // Output
+  std::string log_level = "info";     // debug | info | warning | error
+  bool disable_log_requests = false;  // no line a request
+
+  // Accepted for compatibility, without effect (a warning says so)
+  bool disable_cascade_attn = false;
+
+  std::string config_file;  // --config; its values are already merged here
+
+  // Internal: given by the router to its children, or by tests. Hidden in --help.
+  int role_index = -1;        // API server: its number; worker: its group's number
+  int listen_fd = -1;         // API server: the inherited listening socket
+  std::string run_dir;        // folder of this instance's sockets and lock, owned by the router
+  std::string model_path;     // the resolved file or folder
+  std::string program_dir;    // where sysone-api-server and sysone-worker lie; "": beside sysone
+  double stuck_after_s = 60;  // a child without a heartbeat for this long is killed and replaced
+};
+
+// Longest prompt when --max-model-len is not given: KV memory for a model's full window is rarely
+// wanted.
+inline constexpr int64_t kMaxModelLenDefault = 32768;
+
+struct ParsedOptions {
+  ServeOptions options;
+  std::string text;  // not empty: --help or --version was asked for; print it and exit 0
+};
+
+// `args`: the arguments behind the program's name (and behind `serve`). `program` stands in the
+// help's first line. Reads the file of --config; what stands on the command line wins over it.
+// Underscores in flag names count as dashes. kInvalidArgument: one line that names the flag and,
+// for an unknown one, the nearest that exists.
+Result<ParsedOptions> ParseServeOptions(const std::string& program,
+                                        std::span<const std::string> args);
+
+// Takes the first non-empty key of the environment (values may be null) when no --api-key was
+// given. For main only: UseApiKeyFromEnvironment(options, {getenv("SYSONE_API_KEY"),
+// getenv("VLLM_API_KEY")}).
+void UseApiKeyFromEnvironment(ServeOptions& options, std::initializer_list<const char*> values);
+
+// options.log_level, which parsing has checked.
+LogLevel LogLevelOf(const ServeOptions& options);
+
+// "0.1.0"
+const char* SysoneVersion();
+
+}  // namespace sysone
