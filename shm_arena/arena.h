@@ -1,0 +1,71 @@
+// The arena of one instance, as one process sees it: its memory and the views of its parts.
+//
+// Router:       Arena::Create (or Adopt, after a crash), then Register, then start children.
+// API server:   Arena::Attach, Register(kApiServer, n); slots().Claim … Release; board(); accept
+// turns. Worker:       Arena::Attach, Register(kWorker, group); slots().Take … Complete;
+// board().GroupReady. SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "shm_arena/counters.h"
+#include "shm_arena/layout.h"
+#include "shm_arena/load_board.h"
+#include "shm_arena/process_table.h"
+#include "shm_arena/segment.h"
+#include "shm_arena/slot_pool.h"
+
+namespace sysone {
+
+class Arena {
+ public:
+  // Errors as in Segment; the message of kOutOfMemory names the bytes needed and free, and
+  // --shm-arena-mb.
+  static Result<Arena> Create(const std::string& instance, const ArenaConfig& config);
+  static Result<Arena> Adopt(const std::string& instance);
+  static Result<Arena> Attach(const std::string& instance, int64_t wait_us);
+  // Plain memory, shared with children forked later (tests).
+  static Arena InMemory(const ArenaConfig& config);
+
+  // Takes a line of the process table for this process; once. Afterwards slots() and metrics()
+  // count as this process.
+  Status Register(ProcessRole role, uint32_t role_index);
+
+  ProcessLease& lease();  // after Register
+  ProcessId self() const { return self_; }
+  ProcessTable processes() const;
+  LoadBoard board() const;
+  Metrics metrics() const;
+  SlotPool& slots() { return *slots_; }
+  AcceptRegion* accept_region() const;
+  ArenaHeader* header() const;
+  uint64_t bytes() const { return segment_->bytes(); }
+  void KeepName() { segment_->KeepName(); }
+
+  // Router: everything that dead or exited processes held is taken back, and their lines are freed.
+  // Workers' groups are returned (SlotPool::ReturnGroup) and marked kDead. Reads /proc once a
+  // process: call it when a child ends and about once a second. Returns what was found.
+  struct Recovered {
+    ProcessInfo process;
+    uint32_t slots = 0;
+  };
+  std::vector<Recovered> RecoverDead();
+
+  // Appends counters, histograms and gauges (slots in use, groups, processes) in the Prometheus
+  // text format.
+  void AppendMetricsText(std::string& out);
+
+ private:
+  explicit Arena(std::unique_ptr<Segment> segment);
+  std::unique_ptr<Segment> segment_;
+  ProcessId self_ = ProcessId::kNone;
+  std::unique_ptr<SlotPool> slots_;
+  std::optional<ProcessLease> lease_;
+};
+
+}  // namespace sysone

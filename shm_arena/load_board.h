@@ -1,0 +1,138 @@
+// What every group has to do, exactly and now: each API server keeps its own row of outstanding
+// work per group, adds before it publishes and subtracts when its wait ends; a reader sums the
+// rows. The row of a dead process is zeroed by the router, so the sums never drift.
+//
+//   rows: process 0 | g0 {tokens, jobs} | g1 | … | g63 |     written by that process alone (all its
+//   threads)
+//         process 1 | …
+//   groups: g0 | worker line | publish line |                 state, rate, totals: worker and
+//   router
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+
+#include "shm_arena/ids.h"
+#include "shm_arena/process_table.h"
+
+namespace sysone {
+
+enum class GroupState : uint32_t {
+  kAbsent = 0,
+  kLoading = 1,
+  kReady = 2,
+  kDraining = 3,
+  kDead = 4
+};
+
+const char* GroupStateName(GroupState state);
+
+struct LoadCell {
+  std::atomic<int64_t> outstanding_tokens;
+  std::atomic<int64_t> outstanding_jobs;
+};
+
+struct alignas(128) LoadRow {
+  LoadCell cells[kMaxGroups];
+};
+
+struct alignas(128) GroupLine {
+  // Worker and router write this line.
+  std::atomic<uint32_t> state;           // GroupState
+  std::atomic<uint32_t> incarnation;     // 1 = first start; incremented by the router at each start
+  std::atomic<uint32_t> worker_process;  // ProcessId of rank 0
+  std::atomic<uint32_t> max_model_len;   // tokens of one sequence
+  std::atomic<uint32_t>
+      rate_bits;  // float: tokens a second while busy, moving average; 0 = not known yet
+  std::atomic<uint32_t> kv_used_per_mille;
+  std::atomic<uint64_t> total_jobs;
+  std::atomic<uint64_t> total_tokens;
+  std::atomic<uint64_t> total_batches;
+  std::atomic<uint64_t> total_busy_us;
+  // API servers write this one.
+  alignas(128) std::atomic<uint64_t> publish_sequence;
+};
+static_assert(sizeof(GroupLine) == 256);
+
+struct LoadBoardRegion {
+  GroupLine groups[kMaxGroups];
+  LoadRow rows[kMaxProcesses];
+};
+
+// What placement needs to know of one group.
+struct GroupLoad {
+  GroupState state = GroupState::kAbsent;
+  uint32_t incarnation = 0;
+  ProcessId worker_process = ProcessId::kNone;
+  uint32_t max_model_len = 0;
+  float tokens_per_second = 0;  // 0 = not known yet
+  int64_t outstanding_tokens = 0;
+  int64_t outstanding_jobs = 0;
+  uint32_t kv_used_per_mille = 0;
+  uint64_t total_jobs = 0;
+  uint64_t total_tokens = 0;
+  uint64_t total_batches = 0;
+  uint64_t total_busy_us = 0;
+};
+
+struct BoardSnapshot {
+  uint32_t group_count = 0;  // highest group that is not absent, + 1
+  std::array<GroupLoad, kMaxGroups> groups{};
+};
+
+// A view; any thread of any process, except where a writer is named.
+class LoadBoard {
+ public:
+  LoadBoard(LoadBoardRegion* region, ProcessTableRegion* processes)
+      : region_(region), processes_(processes) {}
+
+  // API server `process` only. Add before publishing; Subtract the same once the wait ended,
+  // however it ended.
+  void Add(ProcessId process, GroupId group, int64_t tokens);
+  void Subtract(ProcessId process, GroupId group, int64_t tokens);
+  // Router only, for a process that is dead.
+  void ZeroRow(ProcessId process);
+
+  // Router: a start of the group. State becomes kLoading, totals stay, the rate is forgotten.
+  void StartGroup(GroupId group);
+  // Worker (rank 0): ready to take jobs of up to `max_model_len` tokens a sequence.
+  void GroupReady(GroupId group, ProcessId worker, uint32_t max_model_len);
+  void SetGroupState(GroupId group, GroupState state);
+  // Worker (rank 0) after each pass: one writer.
+  void RecordBatch(GroupId group, uint64_t jobs, uint64_t tokens, uint64_t busy_us);
+  void SetKvUsed(GroupId group, uint32_t per_mille);
+
+  // A number that grows with every publish to the group: the order in which the worker's sweep
+  // takes jobs.
+  uint64_t NextPublishSequence(GroupId group);
+
+  GroupLoad Read(GroupId group) const;
+  BoardSnapshot Snapshot() const;
+  GroupState State(GroupId group) const;
+
+ private:
+  LoadBoardRegion* region_;
+  ProcessTableRegion* processes_;
+};
+
+// Keeps one job on the board from before its publish until its wait ended. Movable; one thread at a
+// time.
+class OutstandingLoad {
+ public:
+  OutstandingLoad(LoadBoard board, ProcessId process, GroupId group, int64_t tokens);
+  OutstandingLoad(OutstandingLoad&& other) noexcept;
+  OutstandingLoad& operator=(OutstandingLoad&& other) noexcept;
+  ~OutstandingLoad();
+
+ private:
+  void Drop();
+  LoadBoard board_;
+  ProcessId process_;
+  GroupId group_;
+  int64_t tokens_;
+  bool active_ = true;
+};
+
+}  // namespace sysone
