@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -17,7 +18,8 @@ namespace sysone {
 // Immutable after Open; any thread may read. Views point into the mapping and live as long as the file object.
 class GgufFile {
  public:
-  // kNotFound, or kCorrupt naming what is wrong (magic, version, truncated at byte …, offset outside the file).
+  // kNotFound; kCorrupt naming what is wrong (magic, truncated at byte …, offset outside the file); kUnsupported for
+  // another version, an array of arrays, or a tensor type that we do not read (naming the tensor and the type).
   static Result<std::shared_ptr<const GgufFile>> Open(const std::string& path);
   ~GgufFile();
 
@@ -33,6 +35,8 @@ class GgufFile {
   // Shapes are turned round to row-major [rows, cols] (the file stores the fastest dimension first).
   const std::vector<TensorInfo>& tensors() const;
   const std::string& path() const;
+  std::string_view header() const;  // everything before the tensor data
+  size_t bytes() const;             // of the whole file
 
  private:
   struct Impl;

@@ -3,6 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -22,7 +23,7 @@ struct RopeConfig {
   double high_freq_factor = 4;         // llama3
   double beta_fast = 32;               // yarn
   double beta_slow = 1;                // yarn
-  double attention_factor = 0;         // yarn; 0: derived from factor
+  double attention_factor = 0;         // yarn; 0: 0.1 * ln(factor) + 1
   std::vector<float> frequency_divisors;  // GGUF rope_freqs.weight [head_dim / 2]; empty: none
 };
 
@@ -55,18 +56,36 @@ struct ModelConfig {
   bool tied_head = false;     // the head is the embedding
   bool qkv_bias = false;
   bool qk_norm = false;       // RMSNorm of each q and k head before RoPE
-  // GGUF's llama layout stores q and k rows for rotation of neighbours (2i, 2i+1); undone when they are loaded.
+  // GGUF's llama layout stores the q and k rows (and biases) of each head for rotation of neighbours (2i, 2i+1): stored
+  // row 2i + j is row j * head_dim / 2 + i of the half-and-half layout. Undone by whoever loads them.
   bool qk_rows_interleaved = false;
   RopeConfig rope;
   std::vector<LayerConfig> layers;
   TensorNames names;
 };
 
+// The name of a layer's tensor: "blk.{}.attn_q.weight", 3 → "blk.3.attn_q.weight".
+std::string LayerTensorName(const std::string& pattern, size_t layer);
+
+// Names of Hugging Face checkpoints and of GGUF files. The optional ones (head, biases, q/k norms) are named only when
+// the config has them, so fill in the flags first.
+TensorNames HfTensorNames(const ModelConfig& config);
+TensorNames GgufTensorNames(const ModelConfig& config);
+
 // `text` of an HF config.json. kUnsupported names the model_type or the field that we cannot serve.
 // Reads both the old keys (rope_theta, rope_scaling) and those of transformers 5 (rope_parameters).
 Result<ModelConfig> ReadHfConfig(const std::string& text);
 
+// The same from GGUF metadata; the tensor directory tells whether head and biases exist.
 class GgufFile;
 Result<ModelConfig> ReadGgufConfig(const GgufFile& file);
+
+// Every tensor that the config promises exists with the right shape (kCorrupt, naming the tensor and both shapes), and
+// there is none that it does not know (kUnsupported: a part of the model would be left out silently).
+class TensorIndex;
+Status ValidateTensors(const ModelConfig& config, const TensorIndex& tensors);
+
+// The rules that both readers check last: positive sizes, heads a multiple of kv_heads, an even head_dim.
+Status CheckConfig(const ModelConfig& config);
 
 }  // namespace sysone

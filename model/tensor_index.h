@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -18,6 +19,13 @@ enum class TensorType : uint8_t { kF32, kF16, kBF16, kQ4_0, kQ4_1, kQ5_0, kQ5_1,
 
 const char* TensorTypeName(TensorType type);
 
+// Elements come in blocks that share scales; a plain type's block is one element. A row is whole blocks.
+struct BlockLayout {
+  int64_t elements;
+  int64_t bytes;
+};
+BlockLayout BlockLayoutOf(TensorType type);
+
 struct TensorInfo {
   std::string name;
   TensorType type = TensorType::kF32;
@@ -29,11 +37,19 @@ struct TensorInfo {
   int64_t rows() const;  // product of all but the last dimension
 };
 
+std::string ShapeText(const std::vector<int64_t>& shape);  // "[576, 1536]"
+
+// Bytes of a tensor of this type and shape; nullopt when a dimension is not positive, a row is not whole blocks, or the
+// size does not fit in 63 bits. What a file claims passes through here before anything is read.
+std::optional<size_t> TensorBytes(TensorType type, const std::vector<int64_t>& shape);
+
 // Immutable once built; any thread may read. Keeps the mapped files alive.
 class TensorIndex {
  public:
   // `keep_alive` owns the mappings that the tensors' data point into.
   TensorIndex(std::vector<TensorInfo> tensors, std::vector<std::shared_ptr<const void>> keep_alive);
+  TensorIndex(TensorIndex&&) = default;  // no copies: by_name_ views the names in tensors_
+  TensorIndex& operator=(TensorIndex&&) = default;
 
   const TensorInfo* Find(std::string_view name) const;                 // nullptr when absent
   Result<const TensorInfo*> Get(std::string_view name) const;          // kCorrupt, naming the tensor, when absent
@@ -48,7 +64,7 @@ class TensorIndex {
 };
 
 // Dequantises rows [first_row, first_row + row_count) of `tensor` into out[row_count * cols], float32, exactly as the
-// format defines them (tested bit for bit against an independent reading). Any thread.
+// format defines them (tested bit for bit against an independent reading). Any thread; the rows must exist.
 void ReadRows(const TensorInfo& tensor, int64_t first_row, int64_t row_count, float* out);
 
 }  // namespace sysone
