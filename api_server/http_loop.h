@@ -1,0 +1,149 @@
+// The event loop of the HTTP server: one thread that owns every connection, reads requests, gives
+// whole ones to the pool, finishes slow writes, and closes what has been idle or slow for too long.
+//
+//   kReading ──whole request──▶ kHandling (a pool thread's) ──▶ kWriting ──▶ kReading │ kLingering
+//   ──▶ closed
+//
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "api_server/connection_gate.h"
+#include "api_server/http_codec.h"
+#include "api_server/http_limits.h"
+#include "api_server/http_types.h"
+#include "api_server/request_exchange.h"
+#include "api_server/request_pool.h"
+#include "api_server/request_reader.h"
+#include "api_server/unique_fd.h"
+
+namespace sysone {
+
+class HttpLoop {
+ public:
+  // `limits` and `gate` outlive the loop.
+  HttpLoop(const HttpLimits& limits, HttpHandler handler, HttpProblemHandler problem_handler,
+           ConnectionGate* gate);
+  // Answers what is queued with 503, waits for running handlers, closes every connection.
+  ~HttpLoop();
+
+  // Takes a connection, or answers it with 503 when there are too many. One thread calls it.
+  void Add(UniqueFd socket, std::string peer);
+
+  // See HttpServer::Drain; Add must not be called any more.
+  bool Drain(int64_t deadline_us);
+
+  size_t open_connections() const { return open_.load(std::memory_order_relaxed); }
+  size_t requests_in_handlers() const { return pool_->running(); }
+  size_t requests_queued() const { return pool_->queued(); }
+  uint64_t accepted() const { return accepted_.load(std::memory_order_relaxed); }
+  uint64_t connections_refused() const {
+    return connections_refused_.load(std::memory_order_relaxed);
+  }
+  uint64_t requests_received() const { return requests_received_.load(std::memory_order_relaxed); }
+  uint64_t requests_refused() const { return requests_refused_.load(std::memory_order_relaxed); }
+
+ private:
+  enum class Stage { kReading, kHandling, kWriting, kLingering };
+
+  // Owned by the loop's thread, except in kHandling: then by one pool thread, until its id is in
+  // done_.
+  struct Connection {
+    Connection(uint64_t id_, UniqueFd socket_, std::string peer_, const HttpLimits& limits)
+        : id(id_), socket(std::move(socket_)), peer(std::move(peer_)), reader(limits) {}
+    const uint64_t id;
+    UniqueFd socket;
+    const std::string peer;
+    RequestReader reader;
+    Stage stage = Stage::kReading;
+    // The reader's state for which the deadline was set.
+    RequestReader::State timed = RequestReader::State::kComplete;
+    bool counted = true;      // in open_ and the gate; refused connections are not
+    bool served = false;      // at least one request was answered
+    bool keep_alive = true;   // after the response in `out`
+    bool broken = false;      // the socket failed while writing
+    int64_t received_us = 0;  // first byte of the request
+    int64_t deadline_us = 0;  // its place in deadlines_; 0: none
+    size_t buffered = 0;      // its part of buffered_
+    std::string out;          // response
+    size_t sent = 0;          // of out
+  };
+  struct Arrival {
+    UniqueFd socket;
+    std::string peer;
+    bool refused;
+  };
+
+  void Run();
+  int WaitMs() const;
+  void Wake();
+  void TakeMail();
+  void Welcome(Arrival arrival);
+  void BeginDrain();
+  void OnReady(Connection& connection);
+  void ExpireDeadlines();
+
+  void Receive(Connection& connection);
+  void Proceed(Connection& connection);
+  void EnterState(Connection& connection);
+  void AwaitRequest(Connection& connection);
+  void Dispatch(Connection& connection);
+  void HandleOnPool(Connection& connection, HttpCodec& codec);
+  void Refuse(Connection& connection, const HttpProblem& problem);
+  static void TrySend(Connection& connection);
+  void AfterSend(Connection& connection);
+  void Linger(Connection& connection);
+  void Discard(Connection& connection);
+  void Close(Connection& connection);  // destroys it
+
+  void Arm(Connection& connection, uint32_t events);
+  void SetDeadline(Connection& connection, int64_t deadline_us);
+  void Recount(Connection& connection);
+
+  const HttpLimits& limits_;
+  const RequestExchange exchange_;
+  ConnectionGate* const gate_;
+  UniqueFd epoll_;
+  UniqueFd wake_;  // eventfd: there is mail, or the loop is to stop
+
+  // Any thread.
+  std::atomic<bool> stopping_{false};
+  std::atomic<bool> draining_{false};
+  std::atomic<size_t> open_{0};
+  std::atomic<uint64_t> accepted_{0};
+  std::atomic<uint64_t> connections_refused_{0};
+  std::atomic<uint64_t> requests_received_{0};
+  std::atomic<uint64_t> requests_refused_{0};
+  std::mutex mail_mutex_;
+  std::vector<Arrival> arrivals_;
+  std::vector<uint64_t> done_;  // connections whose response is ready
+  std::condition_variable emptied_;
+  bool empty_ = false;  // drained: no connection is left
+
+  // The loop's thread only.
+  std::unordered_map<uint64_t, std::unique_ptr<Connection>> connections_;
+  std::set<std::pair<int64_t, uint64_t>> deadlines_;  // (deadline_us, id)
+  std::array<char, 64 << 10> receive_buffer_;
+  uint64_t next_id_ = 1;  // 0 is the eventfd
+  size_t buffered_ = 0;
+  size_t refused_open_ = 0;
+  bool drain_begun_ = false;
+  HttpCodec codec_;
+
+  std::unique_ptr<RequestPool> pool_;
+  std::thread thread_;
+};
+
+}  // namespace sysone
