@@ -173,6 +173,9 @@ Result<ModelConfig> ReadGgufConfig(const GgufFile& file) {
   if (*architecture != "llama" && *architecture != "qwen2" && *architecture != "qwen3")
     return Error(Code::kUnsupported, "%s: architecture \"%s\"; supported: llama, qwen2, qwen3",
                  file.path().c_str(), std::string(*architecture).c_str());
+  if (const auto parts = file.Int("split.count"); parts.value_or(1) > 1)
+    return Error(Code::kUnsupported, "%s: one of %lld parts; merge them into one file first",
+                 file.path().c_str(), static_cast<long long>(*parts));
   Reader reader(file, std::string(*architecture));
   auto config = reader.Read();
   if (!config.ok()) return config.status().WithContext(file.path());

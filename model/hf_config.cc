@@ -147,6 +147,10 @@ Status ReadYarn(const Json& rope, ModelConfig& config) {
 Status ReadScaling(const Json& rope, ModelConfig& config) {
   RopeConfig& out = config.rope;
   if (!rope.is_object()) return Error(Code::kCorrupt, "rope settings are %s", rope.Dump().c_str());
+  for (const auto& [key, value] : rope.members())
+    if (value.is_object())
+      return Error(Code::kUnsupported, "rope settings for \"%s\" alone are not supported",
+                   key.c_str());
   SYSONE_ASSIGN_OR_RETURN(out.theta, Number(rope, "rope_theta", out.theta));
   SYSONE_ASSIGN_OR_RETURN(const double rotated, Number(rope, "partial_rotary_factor", 1));
   if (rotated != 1)
@@ -165,9 +169,11 @@ Status ReadScaling(const Json& rope, ModelConfig& config) {
                  name.c_str());
   SYSONE_ASSIGN_OR_RETURN(out.factor, Number(rope, "factor", 0));
   if (!(out.factor > 0)) return Error(Code::kCorrupt, "rope \"factor\" is missing or not positive");
-  SYSONE_ASSIGN_OR_RETURN(
-      out.original_max_positions,
-      Number(rope, "original_max_position_embeddings", out.original_max_positions));
+  // A length beside the settings goes before one in them; without either it is max_position_embeddings.
+  if (out.original_max_positions == 0) {
+    SYSONE_ASSIGN_OR_RETURN(out.original_max_positions,
+                            Number(rope, "original_max_position_embeddings", config.max_positions));
+  }
   if (out.original_max_positions <= 0)
     return Error(Code::kCorrupt, "\"original_max_position_embeddings\" is %g",
                  out.original_max_positions);
@@ -192,9 +198,8 @@ Status ReadRope(const Json& json, ModelConfig& config) {
   SYSONE_ASSIGN_OR_RETURN(const double rotated, Number(json, "partial_rotary_factor", 1));
   if (rotated != 1)
     return Error(Code::kUnsupported, "\"partial_rotary_factor\" is %g; supported: 1", rotated);
-  // What a scaling takes when it does not state the length that was trained with.
   SYSONE_ASSIGN_OR_RETURN(rope.original_max_positions,
-                          Number(json, "original_max_position_embeddings", config.max_positions));
+                          Number(json, "original_max_position_embeddings", 0));
   const Json* settings = Present(json, "rope_parameters");
   if (settings == nullptr) settings = Present(json, "rope_scaling");
   if (settings != nullptr) SYSONE_RETURN_IF_ERROR(ReadScaling(*settings, config));

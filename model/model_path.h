@@ -19,8 +19,10 @@ struct CachePlaces {
   std::string hub;            // ${HF_HUB_CACHE:-${HF_HOME:-${XDG_CACHE_HOME:-~/.cache}/huggingface}/hub}
 };
 
-// Order: an existing path; a name of the catalogue (model/catalogue.h); an id "org/name" in the hub cache layout
-// (models--org--name/refs/main → snapshots/<commit>). kNotFound says what was looked for and where.
+// Order: an existing path; a name of the catalogue (model/catalogue.h); an id "org/name" or "org/name@revision" in the hub
+// cache layout (models--org--name/refs/main → snapshots/<commit>). A catalogue's file that is absent or of another size
+// gives an empty path; a hub snapshot that lacks a file counts as not there. kNotFound says what was looked for and where;
+// kInvalidArgument lists the GGUF files of a folder that has several.
 Result<ModelPath> ResolveModel(const std::string& model, const CachePlaces& places);
 
 }  // namespace sysone

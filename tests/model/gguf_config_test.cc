@@ -182,6 +182,7 @@ TEST_F(GgufConfig, RefusesWhatItCannotServe) {
   EXPECT_TRUE(Read(with("llama.attention.sliding_window", 64)).ok());  // as wide as the context
   ExpectError(with("llama.rope.dimension_count", 2), Code::kUnsupported, "partial rotation");
   ExpectError(with("llama.attention.value_length", 8), Code::kUnsupported, "value_length");
+  ExpectError(with("split.count", 3), Code::kUnsupported, "one of 3 parts");
   recipe.extra = [](GgufWriter& writer) {
     writer.Tensor("blk.0.attn_output.bias", {8}, 0, std::string(32, '\0'));
   };

@@ -150,6 +150,10 @@ TEST(HfConfig, ReadsEveryRopeVariantUnderOldAndNewKeys) {
     "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192})");
   EXPECT_EQ(llama3.scaling, RopeScaling::kLlama3);
   EXPECT_EQ(llama3.original_max_positions, 8192);
+  EXPECT_EQ(rope(R"(, "original_max_position_embeddings": 64,
+    "rope_scaling": {"type": "yarn", "factor": 2, "original_max_position_embeddings": 128})")
+                .original_max_positions,
+            64);
   const RopeConfig yarn = rope(R"(, "rope_parameters": {"rope_type": "yarn", "factor": 4.0,
     "beta_fast": 64, "beta_slow": 2, "attention_factor": 1.25})");
   EXPECT_EQ(yarn.scaling, RopeScaling::kYarn);
@@ -176,6 +180,8 @@ TEST(HfConfig, RefusesRopeThatItCannotServe) {
   ExpectError(Config(R"(, "rope_scaling": {"rope_type": "llama3", "factor": 8.0})"), Code::kCorrupt,
               "low_freq_factor");
   ExpectError(Config(R"(, "rope_scaling": 3)"), Code::kCorrupt, "rope settings");
+  ExpectError(Config(R"(, "rope_parameters": {"full_attention": {"rope_theta": 5.0}})"),
+              Code::kUnsupported, "\"full_attention\"");
   ExpectError(Config(R"(, "rope_theta": 0)"), Code::kCorrupt, "rotary base");
 }
 
