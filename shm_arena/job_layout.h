@@ -89,8 +89,9 @@ class JobWriter {
   JobHeader* header() const { return reinterpret_cast<JobHeader*>(base_); }
   std::byte* base_;
   JobShape shape_;
+  bool prefix_set_ = false;
   int32_t sequences_ = 0;
-  int32_t tokens_ = 0;
+  int32_t tokens_ = 0;  // prefix included
   int32_t labels_ = 0;
 };
 
@@ -121,14 +122,22 @@ class JobView {
   int64_t pass_us() const { return header().pass_us; }
 
  private:
-  JobView() = default;
+  JobView(std::byte* base, uint64_t sequences, uint64_t labels, uint64_t tokens, uint64_t results,
+          uint64_t logits);
+  Status CheckSequences() const;
   JobHeader& header() const { return *reinterpret_cast<JobHeader*>(base_); }
   const JobSequence& sequence(int32_t index) const;
-  std::byte* base_ = nullptr;
+
+  std::byte* base_;
+  const JobSequence* sequences_;
+  const int32_t* label_ids_;
+  const int32_t* tokens_;
+  SequenceResult* results_;
+  float* logits_;
+  int32_t prefix_tokens_ = 0;
   int32_t token_count_ = 0;
   int32_t sequence_count_ = 0;
   int32_t label_count_ = 0;
-  int32_t prefix_tokens_ = 0;
 };
 
 }  // namespace sysone

@@ -41,6 +41,8 @@ inline constexpr size_t kPageBytes = 4096;
 
 // ---- configuration ----
 
+inline constexpr uint32_t kDefaultArenaMegabytes = 48;
+
 struct SlotClassConfig {
   uint32_t slots = 0;
   uint64_t block_bytes =
@@ -56,12 +58,14 @@ struct ArenaConfig {
   // About `megabytes` (MiB) of payload, a third for each of 16 KiB, 256 KiB and 4 MiB blocks. The
   // default, 48, stays below the 64 MB that containers have in /dev/shm. kInvalidArgument below 12.
   static Result<ArenaConfig> ForMegabytes(uint32_t megabytes);
+  // As large as these bounds need, at least the default: each request may hold a slot, and all of
+  // their tokens fit.
+  static ArenaConfig ForQueue(uint32_t queued_requests, uint64_t queued_tokens);
   // kInvalidArgument with the reason when the classes break a rule.
   Status Validate() const;
 
   friend bool operator==(const ArenaConfig&, const ArenaConfig&) = default;
 };
-inline constexpr uint32_t kDefaultArenaMegabytes = 48;
 
 // ---- shared structs ----
 

@@ -99,6 +99,8 @@ class LoadBoard {
   void StartGroup(GroupId group);
   // Worker (rank 0): ready to take jobs of up to `max_model_len` tokens a sequence.
   void GroupReady(GroupId group, ProcessId worker, uint32_t max_model_len);
+  // Router, when the group's worker is gone.
+  void WorkerDied(GroupId group);
   void SetGroupState(GroupId group, GroupState state);
   // Worker (rank 0) after each pass: one writer.
   void RecordBatch(GroupId group, uint64_t jobs, uint64_t tokens, uint64_t busy_us);

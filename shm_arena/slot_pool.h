@@ -101,6 +101,9 @@ class SlotPool {
   // woken; ABANDONED → FREE. Call again while the group is down: an API server may publish from an
   // old snapshot. Returns the number of slots returned or freed.
   uint32_t ReturnGroup(GroupId group);
+  // Nobody serves the group now: READY → RETURNED, owners woken. Safe even if a worker turns up
+  // meanwhile.
+  uint32_t ReturnReady(GroupId group);
   // The process is dead. CLAIMED, READY, DONE, FAILED, RETURNED → FREE; RUNNING → ABANDONED.
   // Returns their number.
   uint32_t ReclaimOwner(ProcessId owner);
@@ -121,8 +124,10 @@ class SlotPool {
   void SetStepHook(void (*hook)(void* context, SlotStep step), void* context);
 
  private:
-  bool Finish(SlotHandle slot, SlotState state, Code code);
-  bool FreeExactly(uint32_t index, uint64_t expected);
+  static bool Move(SlotHeader& slot, SlotWord from, SlotWord to);
+  static bool Free(SlotHeader& slot, SlotWord from);
+  bool Finish(SlotHandle handle, SlotState state, Code code);
+  uint32_t TakeFromGroup(GroupId group, bool worker_is_dead);
   void Step(SlotStep step) const {
     if (hook_ != nullptr) [[unlikely]]
       hook_(hook_context_, step);

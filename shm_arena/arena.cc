@@ -1,0 +1,118 @@
+// Building the views, registration, and what the router does about the dead.
+// SPDX-License-Identifier: Apache-2.0
+#include "shm_arena/arena.h"
+
+#include <utility>
+
+#include "base/clock.h"
+
+namespace sysone {
+namespace {
+
+template <class Region>
+Region* At(const Segment& segment, uint64_t offset) {
+  return reinterpret_cast<Region*>(segment.base() + offset);
+}
+
+}  // namespace
+
+Arena::Arena(std::unique_ptr<Segment> segment)
+    : segment_(std::move(segment)), slots_(std::make_unique<SlotPool>(segment_->base(), self_)) {}
+
+Result<Arena> Arena::Create(const std::string& instance, const ArenaConfig& config) {
+  SYSONE_RETURN_IF_ERROR(config.Validate());
+  SYSONE_ASSIGN_OR_RETURN(std::unique_ptr<Segment> segment,
+                          Segment::Create(instance, ArenaRegions::Of(config).total_bytes));
+  FormatArena(segment->base(), config, CurrentProcessIdentity().word);
+  return Arena(std::move(segment));
+}
+
+Result<Arena> Arena::Adopt(const std::string& instance) {
+  SYSONE_ASSIGN_OR_RETURN(std::unique_ptr<Segment> segment, Segment::Adopt(instance));
+  return Arena(std::move(segment));
+}
+
+Result<Arena> Arena::Attach(const std::string& instance, int64_t wait_us) {
+  SYSONE_ASSIGN_OR_RETURN(std::unique_ptr<Segment> segment, Segment::Attach(instance, wait_us));
+  return Arena(std::move(segment));
+}
+
+Arena Arena::InMemory(const ArenaConfig& config) {
+  std::unique_ptr<Segment> segment = Segment::Plain(ArenaRegions::Of(config).total_bytes);
+  FormatArena(segment->base(), config, CurrentProcessIdentity().word);
+  return Arena(std::move(segment));
+}
+
+ArenaHeader* Arena::header() const { return At<ArenaHeader>(*segment_, 0); }
+ProcessTable Arena::processes() const {
+  return ProcessTable(At<ProcessTableRegion>(*segment_, ArenaRegions::kProcesses));
+}
+LoadBoard Arena::board() const {
+  return {At<LoadBoardRegion>(*segment_, ArenaRegions::kLoadBoard),
+          At<ProcessTableRegion>(*segment_, ArenaRegions::kProcesses)};
+}
+Metrics Arena::metrics() const {
+  return {At<MetricsRegion>(*segment_, ArenaRegions::kMetrics), self_};
+}
+AcceptRegion* Arena::accept_region() const {
+  return At<AcceptRegion>(*segment_, ArenaRegions::kAccept);
+}
+
+Status Arena::Register(ProcessRole role, uint32_t role_index) {
+  SYSONE_CHECK(!lease_, "a process registers once");
+  SYSONE_CHECK(role != ProcessRole::kWorker || role_index < kMaxGroups, "group %u of %u",
+               role_index, kMaxGroups);
+  SYSONE_ASSIGN_OR_RETURN(ProcessLease lease,
+                          ProcessLease::Take(processes(), role, role_index, MonotonicUs()));
+  if (role == ProcessRole::kWorker) {
+    // One worker a group, and none before the last one's slots are returned: two would answer the
+    // same jobs.
+    for (uint32_t i = 0; i < processes().lines_used(); ++i) {
+      const std::optional<ProcessInfo> other = processes().Read(static_cast<ProcessId>(i));
+      if (!other || other->id == lease.id() || other->role != role ||
+          other->role_index != role_index)
+        continue;
+      return Error(Code::kUnavailable,
+                   "group %u still has a worker, pid %d, that the router has not cleared away",
+                   role_index, other->identity.pid());
+    }
+  }
+  self_ = lease.id();
+  lease_.emplace(std::move(lease));
+  slots_ = std::make_unique<SlotPool>(segment_->base(), self_);
+  return {};
+}
+
+ProcessLease& Arena::lease() {
+  SYSONE_CHECK(lease_.has_value(), "Register first");
+  return *lease_;
+}
+
+std::vector<Arena::Recovered> Arena::RecoverDead() {
+  std::vector<Recovered> recovered;
+  ProcessTable table = processes();
+  LoadBoard loads = board();
+  for (uint32_t i = 0; i < table.lines_used(); ++i) {
+    const std::optional<ProcessInfo> info = table.Read(static_cast<ProcessId>(i));
+    if (!info || table.Alive(info->id)) continue;
+    Recovered found = {*info, slots_->ReclaimOwner(info->id)};
+    loads.ZeroRow(info->id);
+    const GroupId group = static_cast<GroupId>(info->role_index);
+    // Only the worker that served the group: one that was refused at Register never touched a job.
+    if (info->role == ProcessRole::kWorker && loads.Read(group).worker_process == info->id) {
+      loads.WorkerDied(group);
+      found.slots += slots_->ReturnGroup(group);
+    }
+    table.Free(info->id);  // last: until here the line keeps a new worker of the group out
+    recovered.push_back(found);
+  }
+  // Jobs that were published to a group that nobody serves, from a snapshot older than its death.
+  for (uint32_t g = 0; g < kMaxGroups; ++g) {
+    const GroupState state = loads.State(static_cast<GroupId>(g));
+    if (state != GroupState::kDead && state != GroupState::kLoading) continue;
+    slots_->ReturnReady(static_cast<GroupId>(g));
+  }
+  return recovered;
+}
+
+}  // namespace sysone
