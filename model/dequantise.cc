@@ -32,12 +32,6 @@ inline float LoadHalf(const uint8_t* bytes) {
   return HalfToFloat(static_cast<uint32_t>(bytes[0] | bytes[1] << 8));
 }
 
-inline uint32_t LoadU32(const uint8_t* bytes) {
-  uint32_t value;
-  std::memcpy(&value, bytes, sizeof(value));
-  return value;
-}
-
 void ReadF16(const uint8_t* in, int64_t count, float* out) {
   for (int64_t i = 0; i < count; ++i) {
     uint16_t half;
@@ -54,50 +48,49 @@ void ReadBF16(const uint8_t* in, int64_t count, float* out) {
   }
 }
 
-// scale f16, 16 nibbles bytes: (q - 8) * scale.
+// The 32 numbers of a block of 16 bytes. Unpacking as bytes first lets the loops below run over whole vectors.
+struct Numbers {
+  uint8_t q[32];
+
+  explicit Numbers(const uint8_t* nibbles) {
+    for (int j = 0; j < 16; ++j) q[j] = nibbles[j] & 15;
+    for (int j = 0; j < 16; ++j) q[j + 16] = nibbles[j] >> 4;
+  }
+  // Element j's fifth bit is bit j of `high`, four little-endian bytes.
+  Numbers(const uint8_t* nibbles, const uint8_t* high) : Numbers(nibbles) {
+    for (int byte = 0; byte < 4; ++byte)
+      for (int bit = 0; bit < 8; ++bit)
+        q[8 * byte + bit] |= static_cast<uint8_t>((high[byte] >> bit & 1) << 4);
+  }
+};
+
+// q * scale + minimum, or with `zero` (q - zero) * scale.
+inline void Spread(const Numbers& numbers, float scale, float minimum, float* out) {
+  for (int j = 0; j < 32; ++j) out[j] = static_cast<float>(numbers.q[j]) * scale + minimum;
+}
+template <int kZero>
+inline void SpreadAround(const Numbers& numbers, float scale, float* out) {
+  for (int j = 0; j < 32; ++j) out[j] = static_cast<float>(numbers.q[j] - kZero) * scale;
+}
+
+// scale f16, nibbles.
 void BlockQ4_0(const uint8_t* in, float* out) {
-  const float scale = LoadHalf(in);
-  const uint8_t* const nibbles = in + 2;
-  for (int j = 0; j < 16; ++j) {
-    out[j] = static_cast<float>((nibbles[j] & 15) - 8) * scale;
-    out[j + 16] = static_cast<float>((nibbles[j] >> 4) - 8) * scale;
-  }
+  SpreadAround<8>(Numbers(in + 2), LoadHalf(in), out);
 }
 
-// scale, minimum f16: q * scale + minimum.
+// scale, minimum f16, nibbles.
 void BlockQ4_1(const uint8_t* in, float* out) {
-  const float scale = LoadHalf(in), minimum = LoadHalf(in + 2);
-  const uint8_t* const nibbles = in + 4;
-  for (int j = 0; j < 16; ++j) {
-    out[j] = static_cast<float>(nibbles[j] & 15) * scale + minimum;
-    out[j + 16] = static_cast<float>(nibbles[j] >> 4) * scale + minimum;
-  }
+  Spread(Numbers(in + 4), LoadHalf(in), LoadHalf(in + 2), out);
 }
 
-// scale f16, 32 fifth bits, nibbles: (q - 16) * scale.
+// scale f16, 32 fifth bits, nibbles.
 void BlockQ5_0(const uint8_t* in, float* out) {
-  const float scale = LoadHalf(in);
-  const uint32_t high = LoadU32(in + 2);
-  const uint8_t* const nibbles = in + 6;
-  for (int j = 0; j < 16; ++j) {
-    const auto low_q = static_cast<int>((nibbles[j] & 15u) | (high >> j & 1u) << 4);
-    const auto high_q = static_cast<int>((nibbles[j] >> 4) | (high >> (j + 16) & 1u) << 4);
-    out[j] = static_cast<float>(low_q - 16) * scale;
-    out[j + 16] = static_cast<float>(high_q - 16) * scale;
-  }
+  SpreadAround<16>(Numbers(in + 6, in + 2), LoadHalf(in), out);
 }
 
-// scale, minimum f16, 32 fifth bits, nibbles: q * scale + minimum.
+// scale, minimum f16, 32 fifth bits, nibbles.
 void BlockQ5_1(const uint8_t* in, float* out) {
-  const float scale = LoadHalf(in), minimum = LoadHalf(in + 2);
-  const uint32_t high = LoadU32(in + 4);
-  const uint8_t* const nibbles = in + 8;
-  for (int j = 0; j < 16; ++j) {
-    const auto low_q = static_cast<int>((nibbles[j] & 15u) | (high >> j & 1u) << 4);
-    const auto high_q = static_cast<int>((nibbles[j] >> 4) | (high >> (j + 16) & 1u) << 4);
-    out[j] = static_cast<float>(low_q) * scale + minimum;
-    out[j + 16] = static_cast<float>(high_q) * scale + minimum;
-  }
+  Spread(Numbers(in + 8, in + 4), LoadHalf(in), LoadHalf(in + 2), out);
 }
 
 // scale f16, 32 int8.
