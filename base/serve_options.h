@@ -49,7 +49,7 @@ struct ServeOptions {
   int data_parallel_size = 1;    // worker groups, each with the whole model
   int tensor_parallel_size = 1;  // ranks of one group; only 1 in this version
   int threads = 0;  // compute threads of one worker; 0: the cores divided among the groups
-  std::string instance_name;  // names the arena and the lock; "": "port-N", or "pid-N" for port 0
+  std::string instance_name;       // names the arena and the lock; "": "port-N"
   double ready_timeout_s = 1800;   // start to ready, all children
   double shutdown_timeout_s = 30;  // SIGTERM to SIGKILL; 0: nothing is waited for
 
@@ -58,8 +58,7 @@ struct ServeOptions {
   int max_num_seqs = 256;                     // questions of one pass
   int max_num_queued_reqs = 1024;             // accepted and unanswered requests of the instance
   int64_t max_num_queued_tokens = 2'000'000;  // their tokens
-  int64_t shm_arena_mb =
-      0;  // size of the shared-memory arena in MiB; 0: what the queue bounds need
+  int64_t shm_arena_mb = 48;  // MiB of payload in shared memory; fits the 64 MB of containers
 
   // Output
   std::string log_level = "info";     // debug | info | warning | error

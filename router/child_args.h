@@ -1,0 +1,31 @@
+// The command line of a child: the user's own arguments and, behind them, what only the router knows. Pure.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/serve_options.h"
+#include "shm_arena/process_table.h"
+
+namespace sysone {
+
+// What all children of an instance are told.
+struct InstanceFacts {
+  std::vector<std::string> user_args;  // as typed behind `sysone serve`
+  ServeOptions options;                // the same, parsed
+  std::string instance;
+  std::string run_dir;
+  std::string model_path;
+  std::string served_name;  // the model's own name, for when the user gave none
+  std::string program_dir;
+  int cores = 1;  // to be divided among the workers when --threads is not given
+};
+
+std::string ChildProgram(const InstanceFacts& facts, ProcessRole role);
+
+// An API server also gets --listen-fd with the place of its inherited socket.
+std::vector<std::string> ChildArgs(const InstanceFacts& facts, ProcessRole role, uint32_t index);
+
+}  // namespace sysone

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "router/child_process.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <filesystem>
+
+#include "base/exit_codes.h"
+#include "base/log.h"
+
+namespace sysone {
+
+Result<pid_t> StartChild(const ChildCommand& command) {
+  posix_spawn_file_actions_t files;
+  posix_spawn_file_actions_init(&files);
+  posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  if (command.stdout_fd >= 0)
+    posix_spawn_file_actions_adddup2(&files, command.stdout_fd, STDOUT_FILENO);
+  // dup2 onto itself clears close-on-exec, so this is right for keep_fd == kInheritedFd, too.
+  if (command.keep_fd >= 0) posix_spawn_file_actions_adddup2(&files, command.keep_fd, kInheritedFd);
+  posix_spawn_file_actions_addclosefrom_np(&files,
+                                           command.keep_fd >= 0 ? kInheritedFd + 1 : kInheritedFd);
+
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  sigset_t none;
+  sigset_t all;
+  sigemptyset(&none);
+  sigfillset(&all);
+  posix_spawnattr_setsigmask(&attributes, &none);
+  posix_spawnattr_setsigdefault(&attributes, &all);
+  posix_spawnattr_setpgroup(&attributes, 0);
+  posix_spawnattr_setflags(&attributes,
+                           POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
+
+  std::vector<char*> argv;
+  argv.push_back(const_cast<char*>(command.program.c_str()));
+  for (const std::string& arg : command.args) argv.push_back(const_cast<char*>(arg.c_str()));
+  argv.push_back(nullptr);
+
+  pid_t pid = 0;
+  const int error =
+      posix_spawn(&pid, command.program.c_str(), &files, &attributes, argv.data(), environ);
+  posix_spawnattr_destroy(&attributes);
+  posix_spawn_file_actions_destroy(&files);
+  if (error != 0)
+    return Error(Code::kNotFound, "cannot start %s: %s", command.program.c_str(), strerror(error));
+  return pid;
+}
+
+std::string ExitText(int wait_status) {
+  if (WIFSIGNALED(wait_status))
+    return Format("signal %d (%s)", WTERMSIG(wait_status), strsignal(WTERMSIG(wait_status)));
+  return Format("exit status %d", WEXITSTATUS(wait_status));
+}
+
+bool IsHopelessExit(int wait_status) {
+  if (!WIFEXITED(wait_status)) return false;
+  return WEXITSTATUS(wait_status) == kExitUsage || WEXITSTATUS(wait_status) == kExitSetup;
+}
+
+std::string OwnProgramDir() {
+  std::error_code error;
+  const auto path = std::filesystem::read_symlink("/proc/self/exe", error);
+  return error ? "." : path.parent_path().string();
+}
+
+}  // namespace sysone

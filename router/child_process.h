@@ -1,0 +1,37 @@
+// Starting a program as a child of the router, and saying how one ended.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+
+namespace sysone {
+
+// Where an inherited descriptor lies in the child.
+inline constexpr int kInheritedFd = 3;
+
+struct ChildCommand {
+  std::string program;            // path
+  std::vector<std::string> args;  // behind the program's name
+  int keep_fd = -1;               // becomes kInheritedFd in the child; -1: none
+  int stdout_fd = -1;             // becomes the child's standard output; -1: the router's
+};
+
+// The child runs in a process group of its own (a Ctrl-C reaches the router only), with default signals, standard input
+// from /dev/null, and no other open file of ours: an inherited lock or socket would outlive the router.
+Result<pid_t> StartChild(const ChildCommand& command);
+
+// "exit status 3", "signal 9 (Killed)"; `wait_status` as of waitpid.
+std::string ExitText(int wait_status);
+
+// The exit status was kExitUsage or kExitSetup.
+bool IsHopelessExit(int wait_status);
+
+// The folder of the running program.
+std::string OwnProgramDir();
+
+}  // namespace sysone

@@ -1,0 +1,53 @@
+// The program `sysone`.
+// SPDX-License-Identifier: Apache-2.0
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "base/exit_codes.h"
+#include "base/log.h"
+#include "base/serve_flags.h"
+#include "base/serve_options.h"
+#include "router/router.h"
+
+namespace {
+
+constexpr char kUsage[] =
+    "Usage: sysone serve [MODEL] [flags]   serve a model (sysone serve --help shows the flags)\n"
+    "       sysone flags --markdown        the flags as tables\n"
+    "       sysone --version\n";
+
+std::string FromEnvironment(const char* name) {
+  const char* value = getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+int Say(const std::string& text) {
+  fputs(text.c_str(), stdout);
+  return sysone::kExitOk;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::vector<std::string> args(argv + 1, argv + argc);
+  const std::string command = args.empty() ? "" : args[0];
+  if (command == "--help" || command == "-h") return Say(kUsage);
+  if (command == "--version") return Say(sysone::Format("sysone %s\n", sysone::SysoneVersion()));
+  if (command == "flags" && args.size() == 2 && args[1] == "--markdown")
+    return Say(sysone::ServeFlagsMarkdown());
+  if (command != "serve") {
+    fputs(kUsage, stderr);
+    return sysone::kExitUsage;
+  }
+  args.erase(args.begin());
+  const auto parsed = sysone::ParseServeOptions("sysone serve", args);
+  if (!parsed.ok()) {
+    fprintf(stderr, "sysone: %s\n", parsed.status().message().c_str());
+    return sysone::kExitUsage;
+  }
+  if (!parsed->text.empty()) return Say(parsed->text);
+  sysone::InitLog("router", sysone::LogLevelOf(parsed->options));
+  return sysone::Serve(parsed->options, args, sysone::ReadServeEnvironment(FromEnvironment));
+}

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "router/preflight.h"
+
+#include "model/model_files.h"
+#include "router/machine.h"
+
+namespace sysone {
+namespace {
+
+// Beside the weights: code, tokenizer, Python for the templates, activations of small batches. Measured sizes vary with
+// the model; this is the part below which no process gets.
+constexpr int64_t kProcessBytes = int64_t{64} << 20;
+
+}  // namespace
+
+Result<int64_t> WeightBytes(const std::string& model_path, const std::string& dtype) {
+  SYSONE_ASSIGN_OR_RETURN(const ModelWeights weights, OpenModelWeights(model_path));
+  int64_t elements = 0;
+  for (const TensorInfo& tensor : weights.tensors.tensors())
+    elements += tensor.rows() * tensor.cols();
+  const int64_t element_bytes = dtype == "float32" ? 4 : 2;
+  return elements * element_bytes;
+}
+
+Status CheckMemory(int64_t weight_bytes, const ServeOptions& options, int64_t available_bytes) {
+  const int64_t processes = options.data_parallel_size + options.api_server_count;
+  const int64_t needed = weight_bytes * options.data_parallel_size + kProcessBytes * processes;
+  if (available_bytes == 0 || needed <= available_bytes) return {};
+  return Error(Code::kOutOfMemory,
+               "not enough memory: %s are needed (weights %s for each of %d groups, and %d "
+               "processes), %s are available; "
+               "take a smaller model%s",
+               BytesText(needed).c_str(), BytesText(weight_bytes).c_str(),
+               options.data_parallel_size, static_cast<int>(processes),
+               BytesText(available_bytes).c_str(),
+               options.data_parallel_size > 1 ? " or fewer groups (--data-parallel-size)" : "");
+}
+
+}  // namespace sysone

@@ -1,0 +1,20 @@
+// What can be known to fail before anything is started: a missing or truncated model, a family that is not supported, too
+// little memory.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/serve_options.h"
+#include "base/status.h"
+
+namespace sysone {
+
+// Opens the model's files as a worker would and returns the bytes of its weights in memory for `dtype`.
+Result<int64_t> WeightBytes(const std::string& model_path, const std::string& dtype);
+
+// kOutOfMemory, saying what is needed, when `available_bytes` (0: not known) does not hold the weights of every group.
+Status CheckMemory(int64_t weight_bytes, const ServeOptions& options, int64_t available_bytes);
+
+}  // namespace sysone

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "router/router.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <optional>
+
+#include "base/clock.h"
+#include "base/exit_codes.h"
+#include "base/log.h"
+#include "router/child_process.h"
+#include "router/listener.h"
+#include "router/machine.h"
+#include "router/model_fetch.h"
+#include "router/preflight.h"
+#include "router/signals.h"
+#include "router/supervisor.h"
+#include "shm_arena/arena.h"
+#include "shm_arena/doorbell.h"
+#include "shm_arena/router_watch.h"
+
+namespace sysone {
+namespace {
+
+// The instance's folder, for as long as the router lives.
+class RunDir {
+ public:
+  explicit RunDir(std::string path) : path_(std::move(path)) {}
+  ~RunDir() { RemoveRunDir(path_); }
+  RunDir(const RunDir&) = delete;
+  RunDir& operator=(const RunDir&) = delete;
+
+ private:
+  const std::string path_;
+};
+
+// "org/name": what may be fetched from the hub though no catalogue lists it. Paths that start like paths are not.
+bool LooksLikeHubId(const std::string& model) {
+  const size_t slash = model.find('/');
+  return slash != std::string::npos && slash > 0 && model[0] != '.' && model[0] != '~' &&
+         model.find('/', slash + 1) == std::string::npos && slash + 1 < model.size();
+}
+
+Status FindModel(const ServeEnvironment& environment, SignalSource& signals, InstanceFacts& facts) {
+  const std::string& model = facts.options.model;
+  const auto found = ResolveModel(model, environment.caches);
+  if (found.ok()) {
+    facts.model_path = found->path;
+    facts.served_name = found->served_name;
+  } else if (found.status().code() == Code::kNotFound && LooksLikeHubId(model)) {
+    facts.served_name = model.substr(0, model.find('@'));
+  } else {
+    return found.status();
+  }
+  if (facts.model_path.empty()) {
+    SYSONE_INFO("'%s' is not on this machine yet; fetching it", model.c_str());
+    SYSONE_ASSIGN_OR_RETURN(facts.model_path, FetchModel(environment.fetch_script, model, signals));
+  }
+  SYSONE_ASSIGN_OR_RETURN(const int64_t weight_bytes,
+                          WeightBytes(facts.model_path, facts.options.dtype));
+  return CheckMemory(weight_bytes, facts.options, AvailableMemoryBytes());
+}
+
+// Ends what a router that was killed left running, so that its name and port are free: SIGTERM, and SIGKILL after the
+// lease within which the children would have ended by themselves. Only processes of this instance's own table are touched.
+Status EndLeftovers(const std::string& instance, SignalSource& signals) {
+  SYSONE_ASSIGN_OR_RETURN(Arena arena, Arena::Adopt(instance));
+  const ProcessTable table = arena.processes();
+  const int64_t started_us = MonotonicUs();
+  const int64_t give_up_us = started_us + 2 * kRouterLeaseUs;
+  bool told = false;
+  bool killed = false;
+  for (;;) {
+    int alive = 0;
+    const bool kill_now = !killed && MonotonicUs() - started_us > kRouterLeaseUs;
+    for (uint32_t i = 0; i < table.lines_used(); ++i) {
+      const ProcessId id{i};
+      const auto info = table.Read(id);
+      if (!info || info->identity.pid() == getpid() || !IdentityAlive(info->identity)) continue;
+      ++alive;
+      if (!told) kill(info->identity.pid(), SIGTERM);
+      if (kill_now) kill(info->identity.pid(), SIGKILL);
+    }
+    if (alive == 0) return {};
+    if (!told)
+      SYSONE_INFO("ending %d leftover processes of instance '%s', whose router died", alive,
+                  instance.c_str());
+    told = true;
+    killed = killed || kill_now;
+    if (MonotonicUs() > give_up_us)
+      return Error(Code::kUnavailable, "processes of an earlier instance '%s' do not end",
+                   instance.c_str());
+    signals.Wait(MonotonicUs() + 20'000);
+    if (signals.TakeStopRequests() > 0)
+      return Error(Code::kCancelled, "stopped while an earlier instance ended");
+  }
+}
+
+Result<Arena> Registered(Arena arena) {
+  SYSONE_RETURN_IF_ERROR(arena.Register(ProcessRole::kRouter, 0));
+  return arena;
+}
+
+Result<Arena> MakeArena(const InstanceFacts& facts, SignalSource& signals) {
+  SYSONE_ASSIGN_OR_RETURN(
+      const ArenaConfig config,
+      ArenaConfig::ForMegabytes(static_cast<uint32_t>(facts.options.shm_arena_mb)));
+  auto created = Arena::Create(facts.instance, config);
+  if (created.ok()) return Registered(*std::move(created));
+  if (created.status().code() != Code::kUnavailable) return created.status();
+  SYSONE_RETURN_IF_ERROR(EndLeftovers(facts.instance, signals));
+  SYSONE_ASSIGN_OR_RETURN(Arena arena, Arena::Create(facts.instance, config));
+  return Registered(std::move(arena));
+}
+
+Result<int> ServeOrFail(InstanceFacts& facts, const ServeEnvironment& environment) {
+  SYSONE_ASSIGN_OR_RETURN(const auto signals, SignalSource::Create());
+  SYSONE_RETURN_IF_ERROR(FindModel(environment, *signals, facts));
+
+  // With a fixed port the arena comes first: its name is known, and whoever an earlier router left behind holds the port.
+  const ServeOptions& options = facts.options;
+  std::optional<Listener> listener;
+  if (options.port == 0) {
+    SYSONE_ASSIGN_OR_RETURN(Listener bound, Listener::Bind(options.host, 0));
+    listener.emplace(std::move(bound));
+  }
+  facts.instance = options.instance_name;
+  if (facts.instance.empty())
+    facts.instance = Format("port-%d", listener ? listener->port() : options.port);
+  SYSONE_ASSIGN_OR_RETURN(Arena arena, MakeArena(facts, *signals));
+  if (!listener) {
+    SYSONE_ASSIGN_OR_RETURN(Listener bound, Listener::Bind(options.host, options.port));
+    listener.emplace(std::move(bound));
+  }
+
+  facts.run_dir = DefaultRunDir(environment.xdg_runtime_dir, getuid(), facts.instance);
+  SYSONE_RETURN_IF_ERROR(MakeRunDir(facts.run_dir));
+  const RunDir run_dir(facts.run_dir);
+  SYSONE_INFO("serving %s as instance '%s' with %s and %s", facts.model_path.c_str(),
+              facts.instance.c_str(), Counted(options.api_server_count, "API server").c_str(),
+              Counted(options.data_parallel_size, "worker group").c_str());
+  return Supervisor(facts, *listener, arena, *signals).Run();
+}
+
+}  // namespace
+
+ServeEnvironment ReadServeEnvironment(const std::function<std::string(const char*)>& variable) {
+  const auto first = [&variable](std::initializer_list<const char*> names,
+                                 const std::string& otherwise) {
+    for (const char* name : names)
+      if (std::string value = variable(name); !value.empty()) return value;
+    return otherwise;
+  };
+  const std::string cache = first({"XDG_CACHE_HOME"}, variable("HOME") + "/.cache");
+  ServeEnvironment environment;
+  environment.caches.sysone_models = first({"SYSONE_CACHE"}, cache + "/sysone") + "/models";
+  environment.caches.hub =
+      first({"HF_HUB_CACHE"}, first({"HF_HOME"}, cache + "/huggingface") + "/hub");
+  environment.xdg_runtime_dir = variable("XDG_RUNTIME_DIR");
+  environment.fetch_script = SYSONE_SOURCE_DIR "/scripts/fetch_model";
+  return environment;
+}
+
+int Serve(const ServeOptions& options, const std::vector<std::string>& args,
+          const ServeEnvironment& environment) {
+  InstanceFacts facts;
+  facts.options = options;
+  facts.user_args = args;
+  facts.program_dir = options.program_dir.empty() ? OwnProgramDir() : options.program_dir;
+  facts.cores = AvailableCores();
+  if (options.disable_cascade_attn)
+    SYSONE_WARNING("--disable-cascade-attn is deprecated and does nothing");
+  const auto exit_status = ServeOrFail(facts, environment);
+  if (exit_status.ok()) return *exit_status;
+  SYSONE_ERROR("%s", exit_status.status().message().c_str());
+  return kExitSetup;
+}
+
+}  // namespace sysone

@@ -1,0 +1,34 @@
+// The signals of the router as a file descriptor, so that its one loop waits for them together with time.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "base/status.h"
+
+namespace sysone {
+
+// Blocks SIGTERM, SIGINT, SIGHUP and SIGCHLD in this thread; create it in main before any other thread starts. Children
+// are started with an empty mask (child_process.h).
+class SignalSource {
+ public:
+  static Result<std::unique_ptr<SignalSource>> Create();
+  ~SignalSource();
+  SignalSource(const SignalSource&) = delete;
+  SignalSource& operator=(const SignalSource&) = delete;
+
+  int fd() const { return fd_; }
+
+  // Waits until a signal is pending or `until_us` (MonotonicUs); -1 waits for ever.
+  void Wait(int64_t until_us) const;
+
+  // Takes what is pending: how often it was asked to stop. SIGCHLD only ends a Wait; who died is asked of waitpid.
+  int TakeStopRequests();
+
+ private:
+  explicit SignalSource(int fd) : fd_(fd) {}
+  const int fd_;
+};
+
+}  // namespace sysone

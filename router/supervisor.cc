@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "router/supervisor.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "base/clock.h"
+#include "base/exit_codes.h"
+#include "base/log.h"
+#include "router/child_process.h"
+
+namespace sysone {
+namespace {
+
+constexpr int64_t kBusyTickUs =
+    50'000;  // while somebody is missing: phases are read from the process table
+constexpr int64_t kCalmTickUs = 500'000;    // otherwise: heartbeats
+constexpr int64_t kTakeBackUs = 1'000'000;  // sweep for processes that died unseen
+constexpr double kMicrosPerSecond = 1e6;
+
+int64_t Micros(double seconds) { return static_cast<int64_t>(seconds * kMicrosPerSecond); }
+
+}  // namespace
+
+Supervisor::Supervisor(const InstanceFacts& facts, const Listener& listener, Arena& arena,
+                       SignalSource& signals)
+    : facts_(facts),
+      listener_(listener),
+      arena_(arena),
+      signals_(signals),
+      drain_(Micros(facts.options.shutdown_timeout_s)) {
+  heartbeat_limits_.stuck_us = Micros(facts.options.stuck_after_s);
+  heartbeat_limits_.late_us = std::min(heartbeat_limits_.late_us, heartbeat_limits_.stuck_us / 2);
+  const auto add = [this](ProcessRole role, int count) {
+    for (int i = 0; i < count; ++i)
+      children_.push_back(
+          {{role, static_cast<uint32_t>(i), ProcessPhase::kAbsent, 0}, ChildLife(RestartPolicy())});
+  };
+  add(ProcessRole::kWorker, facts.options.data_parallel_size);
+  add(ProcessRole::kApiServer, facts.options.api_server_count);
+}
+
+int Supervisor::Run() {
+  start_us_ = MonotonicUs();
+  arena_.lease().SetPhase(ProcessPhase::kReady);
+  for (;;) {
+    const int64_t now_us = MonotonicUs();
+    arena_.lease().Beat(now_us);
+    for (int requests = signals_.TakeStopRequests(); requests > 0; --requests) {
+      drain_.Request(now_us);
+      SYSONE_INFO(drain_.forced() ? "asked again to stop: ending at once"
+                                  : "asked to stop: requests in flight are finished first (a "
+                                    "second signal ends at once)");
+    }
+    Reap(now_us);
+    if (!drain_.active()) StartDue(now_us);
+    ReadTable(now_us);
+    CheckHeartbeats(now_us);
+    TakeBack(now_us);
+    if (!drain_.active()) Report(now_us);
+    const DrainPlan::Order order =
+        drain_.Next(now_us, Alive(ProcessRole::kApiServer), Alive(ProcessRole::kWorker));
+    if (order == DrainPlan::Order::kFinished) break;
+    ObeyDrain(order);
+    signals_.Wait(WakeUpUs(now_us));
+  }
+  arena_.RecoverDead();
+  SYSONE_INFO("stopped");
+  return exit_status_;
+}
+
+void Supervisor::StartDue(int64_t now_us) {
+  for (Child& child : children_)
+    if (child.life.state() == ChildLife::State::kWaiting && child.life.restart_at_us() <= now_us)
+      Start(child, now_us);
+}
+
+void Supervisor::Start(Child& child, int64_t now_us) {
+  const ProcessRole role = child.status.role;
+  const std::string name = ChildName(role, child.status.index);
+  if (role == ProcessRole::kWorker) {
+    // Jobs that an API server placed here from an old snapshot while the group was down: their owners place them again.
+    const GroupId group{child.status.index};
+    arena_.slots().ReturnGroup(group);
+    arena_.board().StartGroup(group);
+  }
+  child.life.Started(now_us);
+  if (child.life.restarts() > 0) {
+    arena_.metrics().Add(role == ProcessRole::kWorker ? Counter::kWorkerRestarts
+                                                      : Counter::kApiServerRestarts);
+    SYSONE_INFO("%s: starting again (restart %d)", name.c_str(), child.life.restarts());
+  }
+  ChildCommand command{ChildProgram(facts_, role), ChildArgs(facts_, role, child.status.index), -1,
+                       -1};
+  if (role == ProcessRole::kApiServer) command.keep_fd = listener_.fd();
+  const auto pid = StartChild(command);
+  if (!pid.ok()) {
+    SYSONE_ERROR("%s: %s", name.c_str(), pid.status().message().c_str());
+    // A program that is not there counts as a hopeless end.
+    child.life.Died(now_us, true);
+    if (child.life.state() == ChildLife::State::kGivenUp)
+      GiveUp(name + " cannot be started", kExitSetup, now_us);
+    return;
+  }
+  child.pid = *pid;
+  child.last_beat_us = now_us;
+  child.late_reported = false;
+  child.killed = false;
+  SYSONE_DEBUG("%s: started with pid %d", name.c_str(), child.pid);
+}
+
+void Supervisor::Reap(int64_t now_us) {
+  for (Child& child : children_) {
+    int wait_status = 0;
+    if (child.pid != 0 && waitpid(child.pid, &wait_status, WNOHANG) == child.pid)
+      OnDeath(child, wait_status, now_us);
+  }
+}
+
+void Supervisor::OnDeath(Child& child, int wait_status, int64_t now_us) {
+  const std::string name = ChildName(child.status.role, child.status.index);
+  const std::string how = ExitText(wait_status);
+  const pid_t pid = child.pid;
+  child.pid = 0;
+  child.status.phase = ProcessPhase::kAbsent;
+  child.status.progress = 0;
+  child.life.Died(now_us, IsHopelessExit(wait_status));
+  if (child.status.role == ProcessRole::kWorker)
+    arena_.board().SetGroupState(GroupId{child.status.index}, GroupState::kDead);
+  next_take_back_us_ = now_us;
+  if (drain_.active()) {
+    if (wait_status != 0)
+      SYSONE_WARNING("%s (pid %d) ended with %s", name.c_str(), pid, how.c_str());
+    return;
+  }
+  if (child.life.state() == ChildLife::State::kGivenUp) {
+    GiveUp(Format("%s ended with %s before it was ever ready; its own messages stand above",
+                  name.c_str(), how.c_str()),
+           IsHopelessExit(wait_status) ? kExitSetup : kExitFailure, now_us);
+    return;
+  }
+  SYSONE_WARNING("%s (pid %d) ended with %s; starting it again in %ld ms", name.c_str(), pid,
+                 how.c_str(), (child.life.restart_at_us() - now_us) / 1000);
+}
+
+void Supervisor::ReadTable(int64_t now_us) {
+  const ProcessTable table = arena_.processes();
+  for (uint32_t i = 0; i < table.lines_used(); ++i) {
+    const auto info = table.Read(static_cast<ProcessId>(i));
+    if (!info || info->phase == ProcessPhase::kAbsent) continue;
+    for (Child& child : children_) {
+      if (child.pid == 0 || child.pid != info->identity.pid() || child.status.role != info->role)
+        continue;
+      child.status.phase = info->phase;
+      child.status.progress = info->progress;
+      child.last_beat_us = std::max(child.last_beat_us, info->heartbeat_us);
+      if (info->phase == ProcessPhase::kReady) child.life.BecameReady(now_us);
+    }
+  }
+}
+
+void Supervisor::CheckHeartbeats(int64_t now_us) {
+  for (Child& child : children_) {
+    if (child.pid == 0 || child.killed) continue;
+    const Heartbeat judged = JudgeHeartbeat(now_us, child.last_beat_us, heartbeat_limits_);
+    const std::string name = ChildName(child.status.role, child.status.index);
+    const double age_s = static_cast<double>(now_us - child.last_beat_us) / kMicrosPerSecond;
+    if (judged == Heartbeat::kStuck) {
+      SYSONE_ERROR("%s (pid %d) is stuck: no heartbeat for %.1f s, phase %s; killing it",
+                   name.c_str(), child.pid, age_s, ProcessPhaseName(child.status.phase));
+      child.killed = true;
+      kill(-child.pid, SIGKILL);
+    } else if (judged == Heartbeat::kLate && !child.late_reported) {
+      SYSONE_WARNING("%s (pid %d) has not given a heartbeat for %.1f s, phase %s", name.c_str(),
+                     child.pid, age_s, ProcessPhaseName(child.status.phase));
+      child.late_reported = true;
+    } else if (judged == Heartbeat::kFine && child.late_reported) {
+      SYSONE_INFO("%s gives heartbeats again", name.c_str());
+      child.late_reported = false;
+    }
+  }
+}
+
+void Supervisor::Report(int64_t now_us) {
+  const std::vector<ChildStatus> statuses = Statuses();
+  for (const std::string& line : progress_.Update(statuses)) SYSONE_INFO("%s", line.c_str());
+  const bool all_ready = AllReady(statuses);
+  if (all_ready && !announced_) {
+    const auto& names = facts_.options.served_model_names;
+    printf("sysone is ready on %s (model %s, %s, %s)\n", listener_.url().c_str(),
+           names.empty() ? facts_.served_name.c_str() : names[0].c_str(),
+           Counted(facts_.options.api_server_count, "API server").c_str(),
+           Counted(facts_.options.data_parallel_size, "group").c_str());
+    fflush(stdout);
+    announced_ = true;
+  } else if (all_ready && !all_ready_) {
+    SYSONE_INFO("everything is ready again");
+  }
+  all_ready_ = all_ready;
+  if (!announced_ && now_us - start_us_ >= Micros(facts_.options.ready_timeout_s))
+    GiveUp(Format("not ready after %g s (--ready-timeout): %s", facts_.options.ready_timeout_s,
+                  MissingText(statuses).c_str()),
+           kExitFailure, now_us);
+}
+
+void Supervisor::TakeBack(int64_t now_us) {
+  for (const Child& child : children_) {
+    // A group that is down: whatever was placed there since goes back to its owner.
+    if (child.status.role == ProcessRole::kWorker &&
+        child.life.state() == ChildLife::State::kWaiting)
+      arena_.slots().ReturnGroup(GroupId{child.status.index});
+  }
+  if (now_us < next_take_back_us_) return;
+  next_take_back_us_ = now_us + kTakeBackUs;
+  for (const Arena::Recovered& recovered : arena_.RecoverDead()) {
+    if (recovered.slots == 0) continue;
+    const ProcessInfo& process = recovered.process;
+    SYSONE_INFO("%s: %u %s", ChildName(process.role, process.role_index).c_str(), recovered.slots,
+                process.role == ProcessRole::kWorker ? "jobs given back, to be placed again"
+                                                     : "slots reclaimed");
+  }
+}
+
+void Supervisor::GiveUp(const std::string& reason, int exit_status, int64_t now_us) {
+  if (exit_status_ == kExitOk) {
+    SYSONE_ERROR("%s", reason.c_str());
+    exit_status_ = exit_status;
+  }
+  // Nothing is being served yet, so there is nothing to wait for.
+  while (!drain_.forced()) drain_.Request(now_us);
+}
+
+void Supervisor::ObeyDrain(DrainPlan::Order order) {
+  switch (order) {
+    case DrainPlan::Order::kNone:
+    case DrainPlan::Order::kFinished:
+      return;
+    case DrainPlan::Order::kEndApiServers:
+      return Send(ProcessRole::kApiServer, SIGTERM);
+    case DrainPlan::Order::kEndWorkers:
+      return Send(ProcessRole::kWorker, SIGTERM);
+    case DrainPlan::Order::kKillAll:
+      if (!drain_.forced())
+        SYSONE_WARNING("--shutdown-timeout is over; killing %s", MissingText(Statuses()).c_str());
+      return Send(ProcessRole::kNone, SIGKILL);
+  }
+}
+
+void Supervisor::Send(ProcessRole role, int signal_number) {
+  for (const Child& child : children_)
+    if (child.pid != 0 && (role == ProcessRole::kNone || role == child.status.role))
+      kill(-child.pid, signal_number);
+}
+
+int Supervisor::Alive(ProcessRole role) const {
+  return static_cast<int>(std::count_if(
+      children_.begin(), children_.end(),
+      [role](const Child& child) { return child.pid != 0 && child.status.role == role; }));
+}
+
+std::vector<ChildStatus> Supervisor::Statuses() const {
+  std::vector<ChildStatus> statuses;
+  for (const Child& child : children_) statuses.push_back(child.status);
+  return statuses;
+}
+
+int64_t Supervisor::WakeUpUs(int64_t now_us) const {
+  int64_t wake_us = now_us + (all_ready_ && !drain_.active() ? kCalmTickUs : kBusyTickUs);
+  for (const Child& child : children_)
+    if (!drain_.active() && child.life.state() == ChildLife::State::kWaiting)
+      wake_us = std::min(wake_us, child.life.restart_at_us());
+  return wake_us;
+}
+
+}  // namespace sysone

@@ -1,0 +1,73 @@
+// Keeps the processes of an instance running: starts them, counts who is ready, replaces who dies, takes back what they
+// held in the arena, and ends them in order. One thread, one loop that waits for signals and time.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "router/child_args.h"
+#include "router/child_life.h"
+#include "router/drain_plan.h"
+#include "router/listener.h"
+#include "router/signals.h"
+#include "router/start_progress.h"
+#include "shm_arena/arena.h"
+
+namespace sysone {
+
+class Supervisor {
+ public:
+  // All outlive this object. The arena is registered as the router's.
+  Supervisor(const InstanceFacts& facts, const Listener& listener, Arena& arena,
+             SignalSource& signals);
+
+  // Returns the program's exit status once every child has ended.
+  int Run();
+
+ private:
+  struct Child {
+    ChildStatus status;
+    ChildLife life;
+    pid_t pid = 0;  // 0: not running
+    int64_t last_beat_us = 0;
+    bool late_reported = false;
+    bool killed = false;  // SIGKILL sent, not yet reaped
+  };
+
+  void StartDue(int64_t now_us);
+  void Start(Child& child, int64_t now_us);
+  void Reap(int64_t now_us);
+  void OnDeath(Child& child, int wait_status, int64_t now_us);
+  void ReadTable(int64_t now_us);
+  void CheckHeartbeats(int64_t now_us);
+  // Progress lines, the ready line, and the time-out of the start.
+  void Report(int64_t now_us);
+  void TakeBack(int64_t now_us);
+  // Ends the instance with an error instead of a signal.
+  void GiveUp(const std::string& reason, int exit_status, int64_t now_us);
+  void ObeyDrain(DrainPlan::Order order);
+  void Send(ProcessRole role, int signal_number);  // kNone: to every child
+  int Alive(ProcessRole role) const;
+  std::vector<ChildStatus> Statuses() const;
+  int64_t WakeUpUs(int64_t now_us) const;
+
+  const InstanceFacts& facts_;
+  const Listener& listener_;
+  Arena& arena_;
+  SignalSource& signals_;
+  std::vector<Child> children_;  // workers first: they take longest to start
+  StartProgress progress_;
+  DrainPlan drain_;
+  HeartbeatLimits heartbeat_limits_;
+  int64_t start_us_ = 0;
+  int64_t next_take_back_us_ = 0;
+  bool announced_ = false;  // the ready line was printed
+  bool all_ready_ = false;
+  int exit_status_ = 0;
+};
+
+}  // namespace sysone
