@@ -36,6 +36,13 @@ struct RequestProblem {
 template <class T>
 using OrProblem = std::variant<T, RequestProblem>;
 
+// "questions.team.criteria" of {"body", "questions", "team", "criteria"}, "body" of {"body"}: how messages name a field.
+// Long keys, which are the client's, are cut.
+std::string PathOf(const std::vector<ValidationIssue::LocPart>& loc);
+
+// `text` when short, else its beginning, cut between characters, and "…".
+std::string Shown(const std::string& text);
+
 // The problem of one broken rule.
 inline RequestProblem OneIssue(ValidationIssue issue) {
   RequestProblem problem{Status(Code::kInvalidArgument, issue.msg), {}};
