@@ -30,11 +30,13 @@ void SplitWords(SplitPattern pattern, std::string_view piece, Emit&& emit);
 
 namespace internal {
 
+// A character's CharClass bits, and where the next character starts.
 struct ClassifiedChar {
   uint8_t bits;
   const char* next;
 };
 
+// Reads the character at `at` (at < end).
 inline ClassifiedChar ReadChar(const CharClasses& classes, const char* at, const char* end) {
   const auto byte = static_cast<uint8_t>(*at);
   if (byte < 0x80) return {classes.OfAscii(byte), at + 1};
@@ -142,6 +144,7 @@ const char* ModernWordEnd(const CharClasses& classes, const char* at, const char
   return symbols;
 }
 
+// Cuts `piece` where word_end(at, end) says that the word at `at` ends, always after `at`.
 template <class WordEnd, class Emit>
 void EmitWords(std::string_view piece, WordEnd word_end, Emit& emit) {
   const char* at = piece.data();
@@ -155,6 +158,7 @@ void EmitWords(std::string_view piece, WordEnd word_end, Emit& emit) {
 
 }  // namespace internal
 
+// See the declaration above.
 template <class Emit>
 void SplitWords(SplitPattern pattern, std::string_view piece, Emit&& emit) {
   const CharClasses& classes = CharClasses::Get();

@@ -26,6 +26,7 @@ struct AddedToken {
   bool normalized = false;   // looked for in the normalised text, not in the raw text
 };
 
+// Whether digits are cut out first: not at all, each one alone, or runs of them.
 enum class DigitSplit : uint8_t { kNone, kEach, kRuns };
 
 // Views point into the file's own memory, which need only live until the tokenizer is built.
