@@ -23,6 +23,7 @@ struct Checkpoint {
   std::string fingerprint;
 };
 
+// As OpenModelWeights says of paths and errors; the tensors are not yet checked against the config.
 Result<Checkpoint> OpenCheckpoint(const std::string& path);
 
 }  // namespace sysone

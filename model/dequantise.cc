@@ -3,8 +3,8 @@
 // The multiplications are rounded in the order that the format's reference does them, so results
 // agree to the last bit; the build turns contraction to FMA off here.
 //
-// All types keep the low nibbles of a run first: byte j of a run of n bytes holds element j (low)
-// and element n + j (high). SPDX-License-Identifier: Apache-2.0
+// In every type byte j of a run of n bytes of nibbles holds element j (low) and n + j (high).
+// SPDX-License-Identifier: Apache-2.0
 #include <bit>
 #include <cstring>
 

@@ -1,5 +1,6 @@
 // ggml's tensor type numbers, as GGUF files carry them: which ones we read, and the names of the
-// others for error texts. SPDX-License-Identifier: Apache-2.0
+// others for error texts.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>
@@ -10,6 +11,7 @@
 
 namespace sysone {
 
+// nullopt for a type that we do not read, known or not.
 std::optional<TensorType> TensorTypeOfGgml(uint32_t type);
 
 // "IQ4_NL", or "number 99 (unknown)".

@@ -1,7 +1,7 @@
 // GGUF: "GGUF", version, counts, key/value pairs, tensor directory, padding, tensor data;
 // little-endian throughout. Every number in the file is untrusted: lengths are compared with what
-// is left before they are used, and nothing is allocated by a count alone. SPDX-License-Identifier:
-// Apache-2.0
+// is left before they are used, and nothing is allocated by a count alone.
+// SPDX-License-Identifier: Apache-2.0
 #include "model/gguf.h"
 
 #include <bit>

@@ -114,28 +114,30 @@ Status Reader::RefuseWhatWeLack(const ModelConfig& config) const {
 Status Reader::ReadRope(ModelConfig& config) const {
   RopeConfig& rope = config.rope;
   rope.theta = file_.Float(Key("rope.freq_base")).value_or(10000);
-  const std::string type(file_.String(Key("rope.scaling.type")).value_or("none"));
-  // Files older than rope.scaling.* have rope.scale_linear.
+  // A file without a type means linear, if it scales at all; the oldest ones have rope.scale_linear.
+  const std::string type(file_.String(Key("rope.scaling.type")).value_or("linear"));
   const double old_factor = file_.Float(Key("rope.scale_linear")).value_or(1);
   rope.factor = file_.Float(Key("rope.scaling.factor")).value_or(old_factor);
+  if (rope.factor == 0) rope.factor = 1;
+  if (!(rope.factor > 0) || !std::isfinite(rope.factor))
+    return Error(Code::kCorrupt, "\"%s\" is %g", Key("rope.scaling.factor").c_str(), rope.factor);
   if (type == "yarn") {
     rope.scaling = RopeScaling::kYarn;
     rope.original_max_positions =
         file_.Float(Key("rope.scaling.original_context_length")).value_or(config.max_positions);
     rope.beta_fast = file_.Float(Key("rope.scaling.yarn_beta_fast")).value_or(32);
     rope.beta_slow = file_.Float(Key("rope.scaling.yarn_beta_slow")).value_or(1);
+    ExtendByYarn(config);
     if (const double own = file_.Float(Key("rope.scaling.attn_factor")).value_or(1); own != 1)
       rope.attention_factor = own * (0.1 * std::log(rope.factor) + 1);
-  } else if (type == "linear" || (type == "none" && rope.factor != 1 && old_factor != 1)) {
-    rope.scaling = RopeScaling::kLinear;
+  } else if (type == "linear") {
+    if (rope.factor != 1) rope.scaling = RopeScaling::kLinear;
   } else if (type == "none") {
     rope.factor = 1;
   } else {
     return Error(Code::kUnsupported, "\"%s\" is \"%s\"; supported: none, linear, yarn",
                  Key("rope.scaling.type").c_str(), type.c_str());
   }
-  if (!(rope.factor > 0) || !std::isfinite(rope.factor))
-    return Error(Code::kCorrupt, "\"%s\" is %g", Key("rope.scaling.factor").c_str(), rope.factor);
 
   if (const TensorInfo* const divisors = Tensor("rope_freqs.weight")) {
     if (divisors->shape != std::vector<int64_t>{config.head_dim / 2})

@@ -136,10 +136,7 @@ Status ReadYarn(const Json& rope, ModelConfig& config) {
       truncate != nullptr && !(truncate->is_bool() && truncate->boolean()))
     return Error(Code::kUnsupported, "rope \"truncate\" is %s; supported: true",
                  truncate->Dump().c_str());
-  // Published configs keep the length before scaling in max_position_embeddings.
-  const double scaled = out.original_max_positions * out.factor;
-  if (scaled > config.max_positions && scaled < 1 << 26)
-    config.max_positions = static_cast<int32_t>(scaled);
+  ExtendByYarn(config);
   return Status();
 }
 

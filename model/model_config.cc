@@ -1,5 +1,6 @@
 // What all families and file kinds share: tensor names, the shapes that follow from a config, and
-// the checks. SPDX-License-Identifier: Apache-2.0
+// the checks.
+// SPDX-License-Identifier: Apache-2.0
 #include "model/model_config.h"
 
 #include <string_view>
@@ -8,6 +9,12 @@
 #include "model/tensor_index.h"
 
 namespace sysone {
+namespace {
+
+// Far above any model, and keeps every product of two sizes well inside 64 bits.
+constexpr int32_t kLargestSize = 1 << 26;
+
+}  // namespace
 
 std::string LayerTensorName(const std::string& pattern, size_t layer) {
   const size_t at = pattern.find("{}");
@@ -67,6 +74,12 @@ TensorNames GgufTensorNames(const ModelConfig& config) {
   return names;
 }
 
+void ExtendByYarn(ModelConfig& config) {
+  const double scaled = config.rope.original_max_positions * config.rope.factor;
+  if (scaled > config.max_positions && scaled <= kLargestSize)
+    config.max_positions = static_cast<int32_t>(scaled);
+}
+
 Status CheckConfig(const ModelConfig& config) {
   const struct {
     const char* what;
@@ -78,9 +91,8 @@ Status CheckConfig(const ModelConfig& config) {
                {"feed-forward size", config.intermediate},
                {"vocabulary size", config.vocab},
                {"maximum of positions", config.max_positions}};
-  // 2^26 is far above any model and keeps every product of two sizes well inside 64 bits.
   for (const auto& size : sizes)
-    if (size.value <= 0 || size.value > 1 << 26)
+    if (size.value <= 0 || size.value > kLargestSize)
       return Error(Code::kCorrupt, "the %s is %d", size.what, size.value);
   if (config.layers.empty()) return Error(Code::kCorrupt, "the model has no layers");
   if (config.heads % config.kv_heads != 0)

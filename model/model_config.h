@@ -12,6 +12,7 @@
 
 namespace sysone {
 
+// How the rotary frequencies are stretched for contexts longer than those of training.
 enum class RopeScaling : uint8_t { kNone, kLinear, kLlama3, kYarn };
 
 struct RopeConfig {
@@ -30,6 +31,7 @@ struct RopeConfig {
 enum class MixerKind : uint8_t { kAttention };        // to come: short convolution, gated delta
 enum class FeedForwardKind : uint8_t { kGatedSilu };  // to come: mixture of experts
 
+// One layer's parts; layers may differ.
 struct LayerConfig {
   MixerKind mixer = MixerKind::kAttention;
   FeedForwardKind feed_forward = FeedForwardKind::kGatedSilu;
@@ -84,6 +86,10 @@ Result<ModelConfig> ReadGgufConfig(const GgufFile& file);
 // there is none that it does not know (kUnsupported: a part of the model would be left out silently).
 class TensorIndex;
 Status ValidateTensors(const ModelConfig& config, const TensorIndex& tensors);
+
+// For both readers, when a config has YaRN: published checkpoints state the length before scaling, so max_positions becomes
+// at least original_max_positions * factor.
+void ExtendByYarn(ModelConfig& config);
 
 // The rules that both readers check last: positive sizes, heads a multiple of kv_heads, an even head_dim.
 Status CheckConfig(const ModelConfig& config);

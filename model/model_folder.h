@@ -12,7 +12,8 @@ namespace sysone {
 // kNotFound names what is missing; kInvalidArgument lists the GGUF files when there are several.
 Result<std::string> FindCheckpoint(const std::string& folder);
 
+// Both follow links, and a dangling one does not exist.
 bool IsFolder(const std::string& path);
-bool PathExists(const std::string& path);  // follows links: a dangling one does not exist
+bool PathExists(const std::string& path);
 
 }  // namespace sysone

@@ -15,8 +15,10 @@
 
 namespace sysone {
 
+// How a tensor's elements are stored; the names are those of safetensors and ggml.
 enum class TensorType : uint8_t { kF32, kF16, kBF16, kQ4_0, kQ4_1, kQ5_0, kQ5_1, kQ8_0, kQ4_K, kQ5_K, kQ6_K };
 
+// "Q4_K"
 const char* TensorTypeName(TensorType type);
 
 // Elements come in blocks that share scales; a plain type's block is one element. A row is whole blocks.

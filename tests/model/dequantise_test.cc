@@ -1,5 +1,6 @@
 // Every stored type against blocks that another program read (make_dequantise_data.py), bit for
-// bit. SPDX-License-Identifier: Apache-2.0
+// bit.
+// SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
 #include <bit>

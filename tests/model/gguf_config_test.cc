@@ -130,7 +130,7 @@ TEST_F(GgufConfig, ReadsRopeScaling) {
     writer.F32("llama.rope.freq_base", 5e5f)
         .String("llama.rope.scaling.type", "yarn")
         .F32("llama.rope.scaling.factor", 4)
-        .U32("llama.rope.scaling.original_context_length", 16)
+        .U32("llama.rope.scaling.original_context_length", 32)
         .F32("llama.rope.scaling.yarn_beta_fast", 24);
   };
   const auto yarn = Read(recipe);
@@ -138,7 +138,8 @@ TEST_F(GgufConfig, ReadsRopeScaling) {
   EXPECT_EQ(yarn->rope.theta, 5e5);
   EXPECT_EQ(yarn->rope.scaling, RopeScaling::kYarn);
   EXPECT_EQ(yarn->rope.factor, 4);
-  EXPECT_EQ(yarn->rope.original_max_positions, 16);
+  EXPECT_EQ(yarn->rope.original_max_positions, 32);
+  EXPECT_EQ(yarn->max_positions, 128);
   EXPECT_EQ(yarn->rope.beta_fast, 24);
   EXPECT_EQ(yarn->rope.beta_slow, 1);
   EXPECT_EQ(yarn->rope.attention_factor, 0);
@@ -153,6 +154,14 @@ TEST_F(GgufConfig, ReadsRopeScaling) {
   EXPECT_EQ(Read(recipe)->rope.scaling, RopeScaling::kLinear);
   EXPECT_EQ(Read(recipe)->rope.factor, 8);
 
+  recipe.extra = [](GgufWriter& writer) {
+    writer.String("llama.rope.scaling.type", "none").F32("llama.rope.scaling.factor", 4);
+  };
+  EXPECT_EQ(Read(recipe)->rope.scaling, RopeScaling::kNone);
+  EXPECT_EQ(Read(recipe)->rope.factor, 1);
+
+  recipe.extra = [](GgufWriter& writer) { writer.F32("llama.rope.scaling.factor", -1); };
+  ExpectError(recipe, Code::kCorrupt, "rope.scaling.factor");
   recipe.extra = [](GgufWriter& writer) { writer.String("llama.rope.scaling.type", "longrope"); };
   ExpectError(recipe, Code::kUnsupported, "longrope");
 }

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Makes tests/model/data/dequantise.bin: blocks of every quantised type and what the `gguf` package reads from them.
 
 The package's numpy code is the independent reading. The blocks hold random bytes; only the 16-bit scales are drawn
