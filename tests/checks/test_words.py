@@ -18,6 +18,7 @@ PRIVATE = "192." + "168.1.20"
         f"{HTTP}127.0.0.1:0 and {HTTP}[::1]:80/",
         "https" + "://huggingface.co/Qwen",
         f'origin = "{HTTP}app.example.com"',
+        f'Format("{HTTP}%s:%d or {HTTP}[%s]:%d")',
         "~/.cache/sysone/models",
         "$HOME/work/me",
         "${ROOT}/work/me",
