@@ -1,0 +1,217 @@
+// Tiny seeded models of every family against the reference framework's float32 outputs
+// (tests/golden/, made by tests/golden/make_goldens.py), over every backend of the host: all logits
+// of the last position, and each layer on the way.
+//
+// Tolerances in float32: the reference's own noise (another attention kernel, float64, token by
+// token) moves a logit by up to 9e-6 on these files; an honest re-ordering of the same sums is
+// allowed ten times that. SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <sstream>
+
+#include "base/json.h"
+#include "kernels/backend.h"
+#include "model/model_files.h"
+#include "worker/decoder.h"
+
+namespace sysone {
+namespace {
+
+constexpr double kLogitTolerance = 1e-4;
+// Layer outputs are about as large as the logits and see fewer sums.
+constexpr double kLayerTolerance = 1e-4;
+
+// bfloat16: weights and products keep 8 bits. The reference in bfloat16 differs from itself in
+// float32 by up to 0.16 logit on these files; random nets are fragile, so the bound is three times
+// that. Fine errors are the float32 test's to find.
+constexpr double kBfloat16LogitTolerance = 0.5;
+
+struct GoldenCase {
+  std::string name;
+  std::vector<TokenId> ids;
+  std::vector<double> logits;
+  std::vector<std::pair<double, std::vector<double>>>
+      layers;  // rms at the read row, its first four values
+};
+
+Json ReadJson(const std::string& path) {
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  auto json = Json::Parse(text.str());
+  SYSONE_CHECK(json.ok(), "%s: %s", path.c_str(), json.status().message().c_str());
+  return std::move(json).value();
+}
+
+std::vector<double> Doubles(const Json& list) {
+  std::vector<double> values;
+  for (const Json& item : list.items()) values.push_back(*item.AsDouble());
+  return values;
+}
+
+std::vector<GoldenCase> ReadGoldens(const std::string& folder) {
+  const Json golden = ReadJson(folder + "/golden.json");
+  std::vector<GoldenCase> cases;
+  for (const Json& item : golden.Find("cases")->items()) {
+    GoldenCase golden_case;
+    golden_case.name = item.Find("name")->string();
+    for (const Json& id : item.Find("input_ids")->items())
+      golden_case.ids.push_back(static_cast<TokenId>(*id.AsInt64()));
+    golden_case.logits = Doubles(*item.Find("rows")->items()[0].Find("logits"));
+    for (const Json& layer : item.Find("layers")->items())
+      golden_case.layers.emplace_back(*layer.Find("rms_at_read")->AsDouble(),
+                                      Doubles(*layer.Find("first4_at_read")));
+    cases.push_back(std::move(golden_case));
+  }
+  return cases;
+}
+
+// Not "near" unless both are finite: a NaN compares false with everything, so the comparison is
+// written to fail on it.
+::testing::AssertionResult Near(double got, double expected, double tolerance) {
+  if (std::isfinite(got) && std::isfinite(expected) && std::abs(got - expected) <= tolerance)
+    return ::testing::AssertionSuccess();
+  return ::testing::AssertionFailure()
+         << got << " differs from " << expected << " by more than " << tolerance;
+}
+
+std::vector<TokenId> AllIds(size_t count) {
+  std::vector<TokenId> ids(count);
+  for (size_t i = 0; i < count; ++i) ids[i] = static_cast<TokenId>(i);
+  return ids;
+}
+
+struct Setting {
+  std::string family, backend, dtype;
+};
+
+std::vector<Setting> Settings() {
+  std::vector<Setting> settings;
+  for (const char* family : {"llama", "llama3", "qwen2", "qwen3"})
+    for (const std::string& backend : BackendNames())
+      for (const char* dtype : {"float32", "bfloat16"})
+        settings.push_back({family, backend, dtype});
+  return settings;
+}
+
+class DecoderGolden : public ::testing::TestWithParam<Setting> {
+ protected:
+  void SetUp() override {
+    folder_ = std::string(SYSONE_SOURCE_DIR) + "/tests/golden/" + GetParam().family;
+    BackendOptions options;
+    options.name = GetParam().backend;
+    options.dtype = GetParam().dtype;
+    auto backend = MakeBackend(options);
+    ASSERT_TRUE(backend.ok()) << backend.status().message();
+    backend_ = std::move(backend).value();
+    auto weights = OpenModelWeights(folder_);
+    ASSERT_TRUE(weights.ok()) << weights.status().message();
+    auto decoder =
+        Decoder::Load(*backend_, weights->config, weights->tensors, {512, 8, 512}, [](double) {});
+    ASSERT_TRUE(decoder.ok()) << decoder.status().message();
+    decoder_ = std::move(decoder).value();
+  }
+
+  std::vector<float> Run(std::span<const PassItem> items) {
+    pass_.Build(items);
+    std::vector<float> logits(pass_.label_ids().size());
+    decoder_->Forward(pass_, logits, {});
+    return logits;
+  }
+
+  std::string folder_;
+  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<Decoder> decoder_;
+  Pass pass_;
+};
+
+TEST_P(DecoderGolden, AllLogitsOfTheLastPositionAreThoseOfTheReference) {
+  const double tolerance =
+      GetParam().dtype == "float32" ? kLogitTolerance : kBfloat16LogitTolerance;
+  for (const GoldenCase& golden : ReadGoldens(folder_)) {
+    const std::vector<TokenId> labels = AllIds(golden.logits.size());
+    const JobTokens job{{}, {{golden.ids, labels}}, false};
+    const std::vector<float> logits = Run(std::vector<PassItem>{{&job, 0, 1}});
+    ASSERT_EQ(logits.size(), golden.logits.size());
+    for (size_t i = 0; i < logits.size(); ++i)
+      ASSERT_TRUE(Near(logits[i], golden.logits[i], tolerance)) << golden.name << " logit " << i;
+  }
+}
+
+TEST_P(DecoderGolden, EveryLayerIsThatOfTheReference) {
+  if (GetParam().dtype != "float32") GTEST_SKIP() << "layers are compared in float32";
+  for (const GoldenCase& golden : ReadGoldens(folder_)) {
+    size_t observed = 0;
+    decoder_->ObserveLayers([&](size_t layer, std::span<const float> x) {
+      ++observed;
+      const size_t hidden = x.size() / golden.ids.size();
+      const std::span<const float> last = x.last(hidden);
+      double square = 0;
+      for (const float value : last) square += static_cast<double>(value) * value;
+      const auto& [rms, first] = golden.layers[layer];
+      EXPECT_TRUE(Near(std::sqrt(square / static_cast<double>(hidden)), rms, kLayerTolerance))
+          << golden.name << layer;
+      for (size_t i = 0; i < first.size(); ++i)
+        EXPECT_TRUE(Near(last[i], first[i], kLayerTolerance))
+            << golden.name << " layer " << layer << " value " << i;
+    });
+    const std::vector<TokenId> labels{0};
+    const JobTokens job{{}, {{golden.ids, labels}}, false};
+    Run(std::vector<PassItem>{{&job, 0, 1}});
+    EXPECT_EQ(observed, golden.layers.size());
+  }
+}
+
+// The promise behind batching: however a prompt is cut into prefix and branch, and whoever is in
+// the pass, the same bits.
+TEST_P(DecoderGolden, ALogitDoesNotDependOnTheSplitOrOnTheCompany) {
+  if (GetParam().backend == "reference") GTEST_SKIP() << "the promise is the fast backends'";
+  const std::vector<GoldenCase> cases = ReadGoldens(folder_);
+  const std::vector<TokenId>& ids = cases[1].ids;
+  const std::vector<TokenId> labels = AllIds(64);
+  const JobTokens alone{{}, {{ids, labels}}, false};
+  const std::vector<float> expected = Run(std::vector<PassItem>{{&alone, 0, 1}});
+  const JobTokens company{{}, {{cases[2].ids, labels}}, false};
+  for (size_t split = 0; split < ids.size(); ++split) {
+    const std::span<const TokenId> prefix(ids.data(), split);
+    const std::span<const TokenId> branch(ids.data() + split, ids.size() - split);
+    const JobTokens job{
+        prefix, {{branch.first(1), labels}, {branch, labels}, {branch.last(1), labels}}, false};
+    const std::vector<float> logits = Run(std::vector<PassItem>{{&company, 0, 1}, {&job, 0, 3}});
+    const std::vector<float> same(logits.begin() + 128, logits.begin() + 192);
+    ASSERT_EQ(same, expected) << "prefix of " << split << " tokens";
+  }
+}
+
+TEST_P(DecoderGolden, SummariesAreOverTheWholeVocabulary) {
+  const GoldenCase golden = ReadGoldens(folder_)[1];
+  const std::vector<TokenId> labels = AllIds(golden.logits.size());
+  const JobTokens job{{}, {{golden.ids, labels}}, true};
+  pass_.Build(std::vector<PassItem>{{&job, 0, 1}});
+  std::vector<float> logits(labels.size());
+  std::vector<HeadSummary> summaries(1);
+  decoder_->Forward(pass_, logits, summaries);
+  double sum = 0;
+  TokenId argmax = 0;
+  for (size_t i = 0; i < logits.size(); ++i) {
+    sum += std::exp(static_cast<double>(logits[i]));
+    if (logits[i] > logits[static_cast<size_t>(argmax)]) argmax = static_cast<TokenId>(i);
+  }
+  EXPECT_EQ(summaries[0].argmax, argmax);
+  // 768 terms of relative error 2^-24 each, and the rounding of a value near 10 to float32.
+  EXPECT_TRUE(Near(summaries[0].log_sum_exp, std::log(sum), 768 * 0x1p-24 + 1e-6));
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, DecoderGolden, ::testing::ValuesIn(Settings()),
+                         [](const auto& info) {
+                           std::string name = info.param.family + "_" + info.param.backend + "_" +
+                                              info.param.dtype;
+                           for (char& c : name)
+                             if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
+                           return name;
+                         });
+
+}  // namespace
+}  // namespace sysone

@@ -1,0 +1,96 @@
+// A decoder-only transformer as a composition: per layer a token mixer and a feed-forward part,
+// each with the norm before it, adding to the residual stream. Families differ by which parts they
+// list, never by copies of this file. SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/status.h"
+#include "kernels/backend.h"
+#include "model/model_config.h"
+#include "model/tensor_index.h"
+#include "worker/pass.h"
+
+namespace sysone {
+
+struct DecoderLimits {
+  int32_t max_rows = 8192;       // tokens a pass
+  int32_t max_reads = 256;       // branches a pass
+  int32_t max_positions = 8192;  // longest prompt
+};
+
+// Buffers that the parts of all layers share, each made once. Rows as in the pass unless said
+// otherwise.
+struct Workspace {
+  std::unique_ptr<Tensor> x;        // [max_rows, hidden] the residual stream
+  std::unique_ptr<Operand> normed;  // [max_rows, hidden]
+  std::unique_ptr<Tensor> qkv;      // [max_rows, q | k | v]
+  std::unique_ptr<Operand> mixed;   // [max_rows, heads * head_dim]
+  std::unique_ptr<KvStore> kv;      // [max_rows] of the layer in work: nothing outlives a pass yet
+  std::unique_ptr<Tensor> gate_up;  // [kFeedForwardRows, gate | up]
+  std::unique_ptr<Operand> gated;   // [kFeedForwardRows, intermediate]
+  std::unique_ptr<Tensor> read_x;   // [max_reads, hidden]
+  std::unique_ptr<Tensor> read_normed;
+};
+
+// What a part works with during one pass.
+struct PassContext {
+  Backend& backend;
+  Workspace& work;
+  const PassPlan& plan;
+};
+
+// A part of a layer: x += part(norm(x)) for every row of the pass.
+class LayerPart {
+ public:
+  virtual ~LayerPart() = default;
+  virtual void Apply(const PassContext& pass) const = 0;
+};
+
+struct DecoderLayer {
+  std::unique_ptr<LayerPart> mixer;
+  std::unique_ptr<LayerPart> feed_forward;
+};
+
+// Used by one thread. Owns weights and buffers; `backend` must outlive it.
+class Decoder {
+ public:
+  // Loads and packs every weight; `progress` is told the share done, 0 … 1, from the calling
+  // thread. kCorrupt or kUnsupported names the tensor that is missing or has a wrong shape.
+  static Result<std::unique_ptr<Decoder>> Load(Backend& backend, const ModelConfig& config,
+                                               const TensorIndex& tensors,
+                                               const DecoderLimits& limits,
+                                               const std::function<void(double)>& progress);
+
+  // Runs one pass. Fills label_logits, one a pass.label_ids(), and, if pass.summarize_head(), one
+  // summary a read.
+  void Forward(const Pass& pass, std::span<float> label_logits, std::span<HeadSummary> summaries);
+
+  // For tests: the residual stream after each layer goes to `observe` (layer, x [rows, hidden])
+  // during Forward.
+  void ObserveLayers(std::function<void(size_t, std::span<const float>)> observe) {
+    observe_ = std::move(observe);
+  }
+
+  const DecoderLimits& limits() const { return limits_; }
+
+ private:
+  Decoder(Backend& backend, const DecoderLimits& limits) : backend_(backend), limits_(limits) {}
+
+  Backend& backend_;
+  DecoderLimits limits_;
+  int32_t hidden_ = 0;
+  float norm_eps_ = 0;
+  std::unique_ptr<Table> embedding_;
+  std::unique_ptr<Table> untied_head_;  // null when the head is the embedding
+  std::unique_ptr<Vector> final_norm_;
+  std::unique_ptr<RopeTable> rope_;
+  std::vector<DecoderLayer> layers_;
+  Workspace work_;
+  std::function<void(size_t, std::span<const float>)> observe_;
+};
+
+}  // namespace sysone
