@@ -1,0 +1,34 @@
+// sysone-worker: one worker group's process. Started by `sysone serve` with its own options and the internal ones behind.
+// SPDX-License-Identifier: Apache-2.0
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "base/log.h"
+#include "base/serve_options.h"
+#include "shm_arena/child_life.h"
+#include "worker/worker.h"
+
+int main(int argc, char** argv) {
+  const std::vector<std::string> args(argv + 1, argv + argc);
+  const auto parsed = sysone::ParseServeOptions("sysone-worker", args);
+  if (!parsed.ok()) {
+    fprintf(stderr, "sysone-worker: %s\n", parsed.status().message().c_str());
+    return 2;
+  }
+  if (!parsed->text.empty()) {
+    fputs(parsed->text.c_str(), stdout);
+    return 0;
+  }
+  const sysone::ServeOptions& options = parsed->options;
+  if (options.role_index < 0 || options.run_dir.empty() || options.model_path.empty()) {
+    fputs("sysone-worker: is started by `sysone serve`, which tells it its instance and model\n", stderr);
+    return 2;
+  }
+  sysone::InitLog("worker-" + std::to_string(options.role_index), sysone::LogLevelOf(options));
+  sysone::BlockStopSignals();
+  const sysone::Status status = sysone::RunWorker(options);
+  if (status.ok()) return 0;
+  SYSONE_ERROR("%s", status.message().c_str());
+  return 1;
+}
