@@ -18,14 +18,16 @@ JobTokens TokensOf(const JobView& view) {
   JobTokens tokens;
   tokens.prefix = view.prefix();
   tokens.branches.reserve(static_cast<size_t>(view.sequence_count()));
-  for (int32_t s = 0; s < view.sequence_count(); ++s) tokens.branches.push_back({view.suffix(s), view.labels(s)});
+  for (int32_t s = 0; s < view.sequence_count(); ++s)
+    tokens.branches.push_back({view.suffix(s), view.labels(s)});
   tokens.summarize_head = (view.flags() & kJobWantsDiagnostics) != 0;
   return tokens;
 }
 
 }  // namespace
 
-Engine::Engine(Arena& arena, DoorbellListener& doorbell, ForwardFunction forward, const EngineOptions& options)
+Engine::Engine(Arena& arena, DoorbellListener& doorbell, ForwardFunction forward,
+               const EngineOptions& options)
     : arena_(arena),
       doorbell_(doorbell),
       forward_(std::move(forward)),
@@ -72,8 +74,9 @@ void Engine::Take(SlotHandle slot) {
     return;
   }
   auto job = std::make_unique<Job>(Job{slot, *view, TokensOf(*view), info.publish_us});
-  const bool readable = std::all_of(job->tokens.branches.begin(), job->tokens.branches.end(),
-                                    [](const BranchTokens& branch) { return !branch.tokens.empty(); });
+  const bool readable =
+      std::all_of(job->tokens.branches.begin(), job->tokens.branches.end(),
+                  [](const BranchTokens& branch) { return !branch.tokens.empty(); });
   if (!readable || !scheduler_.Fits(job->tokens)) {
     SYSONE_ERROR("slot %u: a branch is empty or too long for one pass", slot.index);
     arena_.slots().Fail(slot, readable ? Code::kTooLarge : Code::kInternal);
@@ -120,7 +123,8 @@ void Engine::RunPass(const ScheduledPass& scheduled) {
                              static_cast<uint64_t>(end_us - begin_us));
 }
 
-void Engine::WriteResults(Job& job, const PassItem& item, size_t first_read, size_t first_label) const {
+void Engine::WriteResults(Job& job, const PassItem& item, size_t first_read,
+                          size_t first_label) const {
   size_t label = first_label;
   for (int32_t b = 0; b < item.branch_count; ++b) {
     const int32_t sequence = item.first_branch + b;

@@ -26,13 +26,14 @@ struct EngineOptions {
 };
 
 // Runs one pass: Decoder::Forward, or a stub in tests.
-using ForwardFunction =
-    std::function<void(const Pass& pass, std::span<float> label_logits, std::span<HeadSummary> summaries)>;
+using ForwardFunction = std::function<void(const Pass& pass, std::span<float> label_logits,
+                                           std::span<HeadSummary> summaries)>;
 
 // One thread. Everything given outlives it.
 class Engine {
  public:
-  Engine(Arena& arena, DoorbellListener& doorbell, ForwardFunction forward, const EngineOptions& options);
+  Engine(Arena& arena, DoorbellListener& doorbell, ForwardFunction forward,
+         const EngineOptions& options);
 
   // Takes what is there, waiting for the first notice up to `wait_us` when there is nothing to do, and runs at most one pass.
   void Step(int64_t wait_us);
@@ -65,7 +66,8 @@ class Engine {
   const ForwardFunction forward_;
   const EngineOptions options_;
   Scheduler scheduler_;
-  std::unordered_map<uint64_t, std::unique_ptr<Job>> jobs_;  // by slot index: taken and not yet answered
+  std::unordered_map<uint64_t, std::unique_ptr<Job>>
+      jobs_;  // by slot index: taken and not yet answered
   int64_t next_sweep_us_ = 0;
   // Reused from pass to pass.
   Pass pass_;

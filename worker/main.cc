@@ -22,7 +22,8 @@ int main(int argc, char** argv) {
   }
   const sysone::ServeOptions& options = parsed->options;
   if (options.role_index < 0 || options.run_dir.empty() || options.model_path.empty()) {
-    fputs("sysone-worker: is started by `sysone serve`, which tells it its instance and model\n", stderr);
+    fputs("sysone-worker: is started by `sysone serve`, which tells it its instance and model\n",
+          stderr);
     return 2;
   }
   sysone::InitLog("worker-" + std::to_string(options.role_index), sysone::LogLevelOf(options));

@@ -32,26 +32,28 @@ Result<LoadedModel> LoadModel(const ServeOptions& options, ProcessLease& lease) 
   SYSONE_ASSIGN_OR_RETURN(const ModelWeights weights, OpenModelWeights(options.model_path));
   LoadedModel model;
   model.vocabulary = weights.config.vocab;
-  SYSONE_ASSIGN_OR_RETURN(model.max_model_len, EffectiveMaxModelLen(options, weights.config.max_positions));
+  SYSONE_ASSIGN_OR_RETURN(model.max_model_len,
+                          EffectiveMaxModelLen(options, weights.config.max_positions));
   BackendOptions backend_options;
   backend_options.dtype = options.dtype;
   backend_options.threads = options.threads;
   SYSONE_ASSIGN_OR_RETURN(model.backend, MakeBackend(backend_options));
-  SYSONE_INFO("%s model, %zu layers; %s", weights.config.family.c_str(), weights.config.layers.size(),
-              model.backend->Describe().c_str());
-  const DecoderLimits limits{static_cast<int32_t>(options.max_num_batched_tokens), options.max_num_seqs,
-                             model.max_model_len};
-  SYSONE_ASSIGN_OR_RETURN(model.decoder,
-                          Decoder::Load(*model.backend, weights.config, weights.tensors, limits, [&](double share) {
-                            lease.SetProgress(static_cast<uint32_t>(share * 1000));
-                          }));
+  SYSONE_INFO("%s model, %zu layers; %s", weights.config.family.c_str(),
+              weights.config.layers.size(), model.backend->Describe().c_str());
+  const DecoderLimits limits{static_cast<int32_t>(options.max_num_batched_tokens),
+                             options.max_num_seqs, model.max_model_len};
+  SYSONE_ASSIGN_OR_RETURN(
+      model.decoder,
+      Decoder::Load(*model.backend, weights.config, weights.tensors, limits,
+                    [&](double share) { lease.SetProgress(static_cast<uint32_t>(share * 1000)); }));
   SYSONE_INFO("weights loaded in %.1f s", static_cast<double>(MonotonicUs() - begin_us) * 1e-6);
   return model;
 }
 
 // The first pass after loading touches memory and starts threads; better before the first client than with it.
 void WarmUp(Decoder& decoder) {
-  const std::vector<TokenId> tokens(static_cast<size_t>(std::min(decoder.limits().max_rows, 64)), 0);
+  const std::vector<TokenId> tokens(static_cast<size_t>(std::min(decoder.limits().max_rows, 64)),
+                                    0);
   const std::vector<TokenId> labels{0};
   const JobTokens job{{}, {{tokens, labels}}, false};
   const PassItem item{&job, 0, 1};
@@ -74,7 +76,8 @@ Status RunWorker(const ServeOptions& options) {
   SYSONE_ASSIGN_OR_RETURN(const std::unique_ptr<DoorbellListener> doorbell,
                           DoorbellListener::Bind(options.run_dir, group));
 
-  const EngineOptions engine_options{group, model.vocabulary, {options.max_num_batched_tokens, options.max_num_seqs}};
+  const EngineOptions engine_options{
+      group, model.vocabulary, {options.max_num_batched_tokens, options.max_num_seqs}};
   Engine engine(
       arena, *doorbell,
       [&](const Pass& pass, std::span<float> logits, std::span<HeadSummary> summaries) {
