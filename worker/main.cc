@@ -6,7 +6,7 @@
 
 #include "base/log.h"
 #include "base/serve_options.h"
-#include "shm_arena/child_life.h"
+#include "shm_arena/heartbeat.h"
 #include "worker/worker.h"
 
 int main(int argc, char** argv) {

@@ -9,8 +9,9 @@
 #include "kernels/backend.h"
 #include "model/model_files.h"
 #include "shm_arena/arena.h"
-#include "shm_arena/child_life.h"
 #include "shm_arena/doorbell.h"
+#include "shm_arena/heartbeat.h"
+#include "shm_arena/router_watch.h"
 #include "worker/decoder.h"
 #include "worker/engine.h"
 
@@ -69,7 +70,8 @@ Status RunWorker(const ServeOptions& options) {
   const GroupId group{static_cast<uint32_t>(options.role_index)};
   SYSONE_ASSIGN_OR_RETURN(Arena arena, Arena::Attach(options.instance_name, kAttachWaitUs));
   SYSONE_RETURN_IF_ERROR(arena.Register(ProcessRole::kWorker, Index(group)));
-  ChildLife life(arena);
+  const RouterWatch watch(arena, options.instance_name, options.run_dir);
+  Heartbeat heartbeat(arena);
   arena.lease().SetPhase(ProcessPhase::kLoading);
   SYSONE_ASSIGN_OR_RETURN(LoadedModel model, LoadModel(options, arena.lease()));
   WarmUp(*model.decoder);
@@ -88,7 +90,7 @@ Status RunWorker(const ServeOptions& options) {
   arena.lease().SetPhase(ProcessPhase::kReady);
   SYSONE_INFO("ready: prompts of up to %d tokens, %lld tokens a pass", model.max_model_len,
               static_cast<long long>(options.max_num_batched_tokens));
-  engine.Run(life.stop());
+  engine.Run(heartbeat.stop());
   arena.lease().SetPhase(ProcessPhase::kExiting);
   return {};
 }
