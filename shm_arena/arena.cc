@@ -100,8 +100,10 @@ std::vector<Arena::Recovered> Arena::RecoverDead() {
     const GroupId group = static_cast<GroupId>(info->role_index);
     // Only the worker that served the group: one that was refused at Register never touched a job.
     if (info->role == ProcessRole::kWorker && loads.Read(group).worker_process == info->id) {
-      loads.WorkerDied(group);
+      loads.SetGroupState(group, GroupState::kDead);
       found.slots += slots_->ReturnGroup(group);
+      loads.ForgetWorker(
+          group);  // after the slots: a router that dies before this is repeated by the next one
     }
     table.Free(info->id);  // last: until here the line keeps a new worker of the group out
     recovered.push_back(found);

@@ -55,7 +55,6 @@ void LoadBoard::ZeroRow(ProcessId process) {
 void LoadBoard::StartGroup(GroupId group) {
   GroupLine& line = region_->groups[Index(group)];
   line.incarnation.fetch_add(1, kRelaxed);
-  line.worker_process.store(Index(ProcessId::kNone), kRelaxed);
   line.rate_bits.store(0, kRelaxed);
   line.kv_used_per_mille.store(0, kRelaxed);
   SetGroupState(group, GroupState::kLoading);
@@ -68,8 +67,7 @@ void LoadBoard::GroupReady(GroupId group, ProcessId worker, uint32_t max_model_l
   SetGroupState(group, GroupState::kReady);
 }
 
-void LoadBoard::WorkerDied(GroupId group) {
-  SetGroupState(group, GroupState::kDead);
+void LoadBoard::ForgetWorker(GroupId group) {
   region_->groups[Index(group)].worker_process.store(Index(ProcessId::kNone), kRelaxed);
 }
 

@@ -95,12 +95,13 @@ class LoadBoard {
   // Router only, for a process that is dead.
   void ZeroRow(ProcessId process);
 
-  // Router: a start of the group. State becomes kLoading, totals stay, the rate is forgotten.
+  // Router: a start of the group, after Arena::RecoverDead cleared its last worker away. State becomes kLoading, totals
+  // stay, the rate is forgotten.
   void StartGroup(GroupId group);
   // Worker (rank 0): ready to take jobs of up to `max_model_len` tokens a sequence.
   void GroupReady(GroupId group, ProcessId worker, uint32_t max_model_len);
-  // Router, when the group's worker is gone.
-  void WorkerDied(GroupId group);
+  // Router, after the slots of the group's dead worker were returned.
+  void ForgetWorker(GroupId group);
   void SetGroupState(GroupId group, GroupState state);
   // Worker (rank 0) after each pass: one writer.
   void RecordBatch(GroupId group, uint64_t jobs, uint64_t tokens, uint64_t busy_us);
