@@ -27,7 +27,7 @@ _HOSTS = {
 _RESERVED = re.compile(r"(?:.*\.)?(?:example(?:\.com|\.org|\.net)?|test|invalid)$|[a-z]$")
 _URL = re.compile(r"\b(?:https?|wss?|ftp)://(?:[^\s/@\"'`<>]*@)?(\[[0-9A-Fa-f:]+\]|[A-Za-z0-9.-]+)(?=[:/\s\"'`<>)\],;?#\\]|$)")
 # The brackets keep the patterns from matching themselves.
-_MACHINE_PATHS = re.compile(r"(?<![\w.$}/-])/(?:wor[k]|roo[t]|hom[e]/\w+|Use[r]s/\w+|workspac[e])/[\w.-]+|\.\./share[d]/")
+_MACHINE_PATHS = re.compile(r"(?<![\w.$}/-])/(?:wor[k]|roo[t]|hom[e]/(?!user/)\w+|Use[r]s/\w+|workspac[e])/[\w.-]+|\.\./share[d]/")
 _PRIVATE = re.compile(r"(?<![\d.])(?:10\.\d+|192\.168|172\.(?:1[6-9]|2\d|3[01]))\.\d+\.\d+(?![\d.])")
 _MOST_BYTES = 1 << 20  # larger files are data
 

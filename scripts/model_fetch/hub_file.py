@@ -120,7 +120,7 @@ def _copy(response, partial: pathlib.Path, offset: int, entry: Entry) -> None:
 
 def _read(response) -> bytes:
     try:
-        return response.read(_BLOCK)
+        return response.read1(_BLOCK)  # what has arrived, so that a stopped fetch keeps it
     except (OSError, http.client.HTTPException) as error:
         raise _Cut(str(error) or type(error).__name__) from error
 

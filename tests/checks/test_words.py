@@ -25,6 +25,7 @@ PRIVATE = "192." + "168.1.20"
         "version 10.0.1 and 1.10.0.1.2",
         "10.1",
         "a/root/thing",
+        f"{HOME}user/notes.txt",
     ],
 )
 def test_general_words_pass(repo, line):

@@ -15,11 +15,13 @@ class FakeHub:
 
     COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
-    def __init__(self, repos, token=None, cut_after=None, cuts=1):
+    def __init__(self, repos, token=None, cut_after=None, cuts=1, hold_after=None):
         self.repos = repos
         self.token = token  # when set, every request must carry it
         self.cut_after = cut_after  # bytes of a file's body after which the connection is dropped
         self.cuts_left = cuts if cut_after is not None else 0
+        self.hold_after = hold_after  # bytes of a file's body after which nothing more comes until the test is over
+        self.over = threading.Event()
         self.requests = []
         self._lock = threading.Lock()
 
@@ -37,6 +39,7 @@ class FakeHub:
         return self
 
     def __exit__(self, *_):
+        self.over.set()
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()
@@ -112,6 +115,12 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self.send_header(key, value)
         self.end_headers()
         if self.command == "HEAD":
+            return
+        if self.hub.hold_after is not None and "/resolve/" in self.path:
+            self.wfile.write(body[: self.hub.hold_after])
+            self.wfile.flush()
+            self.hub.over.wait()
+            self.close_connection = True
             return
         cut = self.hub.take_cut() if "/resolve/" in self.path else None
         if cut is None or cut >= len(body):

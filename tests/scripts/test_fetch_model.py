@@ -10,6 +10,7 @@ import pathlib
 import random
 import subprocess
 import sys
+import time
 import zipfile
 
 import pytest
@@ -125,6 +126,30 @@ def test_a_later_run_resumes_what_an_earlier_one_left(bench):
         bench.expect_file(bench.run(HF_ENDPOINT=hub.endpoint))
         assert [request[2] for request in hub.requests] == ["bytes=1234-"]
     assert bench.leftovers() == []
+
+
+def wait_for(condition, seconds=60):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "what the test waits for never came"
+        time.sleep(0.01)
+
+
+def test_a_stopped_fetch_ends_at_once_and_keeps_what_it_has(bench):
+    bench.catalogue(HUB_SOURCE)
+    partial = bench.models / "tiny.gguf.hub.part"
+    with FakeHub({"org/tiny-gguf": {"tiny.gguf": DATA}}, hold_after=100_000) as hub:
+        process = bench.start(HF_ENDPOINT=hub.endpoint)
+        wait_for(lambda: partial.exists() and partial.stat().st_size > 50_000)
+        process.terminate()
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "run it again to go on" in err
+    assert partial.read_bytes() == DATA[: partial.stat().st_size]
+    with FakeHub({"org/tiny-gguf": {"tiny.gguf": DATA}}) as hub:
+        kept = partial.stat().st_size
+        bench.expect_file(bench.run(HF_ENDPOINT=hub.endpoint))
+        assert [request[2] for request in hub.requests] == [f"bytes={kept}-"]
 
 
 def test_a_connection_that_never_gives_a_byte_ends_with_a_reason(bench):
