@@ -109,9 +109,29 @@ Result<Arena> MakeArena(const InstanceFacts& facts, SignalSource& signals) {
   auto created = Arena::Create(facts.instance, config);
   if (created.ok()) return Registered(*std::move(created));
   if (created.status().code() != Code::kUnavailable) return created.status();
-  SYSONE_RETURN_IF_ERROR(EndLeftovers(facts.instance, signals));
+  const Status ended = EndLeftovers(facts.instance, signals);
+  // kNotFound: the last of them ended by itself meanwhile.
+  if (!ended.ok() && ended.code() != Code::kNotFound) return ended;
   SYSONE_ASSIGN_OR_RETURN(Arena arena, Arena::Create(facts.instance, config));
   return Registered(std::move(arena));
+}
+
+// XDG_RUNTIME_DIR may name a folder that does not exist, is not ours or is too long for a socket's path (su, containers): then
+// the folder lies under /tmp.
+Result<std::string> PrepareRunDir(const ServeEnvironment& environment, const InstanceFacts& facts) {
+  const GroupId last_group{static_cast<uint32_t>(facts.options.data_parallel_size - 1)};
+  if (!environment.xdg_runtime_dir.empty() &&
+      access(environment.xdg_runtime_dir.c_str(), W_OK) == 0) {
+    const std::string run_dir =
+        DefaultRunDir(environment.xdg_runtime_dir, getuid(), facts.instance);
+    if (GroupSocketPath(run_dir, last_group).ok() && MakeRunDir(run_dir).ok()) return run_dir;
+  }
+  const std::string run_dir = DefaultRunDir("", getuid(), facts.instance);
+  SYSONE_RETURN_IF_ERROR(GroupSocketPath(run_dir, last_group).status());
+  // Another instance that ends may remove the common parent between the two steps of making it; once more is enough.
+  if (MakeRunDir(run_dir).ok()) return run_dir;
+  SYSONE_RETURN_IF_ERROR(MakeRunDir(run_dir));
+  return run_dir;
 }
 
 Result<int> ServeOrFail(InstanceFacts& facts, const ServeEnvironment& environment) {
@@ -134,8 +154,7 @@ Result<int> ServeOrFail(InstanceFacts& facts, const ServeEnvironment& environmen
     listener.emplace(std::move(bound));
   }
 
-  facts.run_dir = DefaultRunDir(environment.xdg_runtime_dir, getuid(), facts.instance);
-  SYSONE_RETURN_IF_ERROR(MakeRunDir(facts.run_dir));
+  SYSONE_ASSIGN_OR_RETURN(facts.run_dir, PrepareRunDir(environment, facts));
   const RunDir run_dir(facts.run_dir);
   SYSONE_INFO("serving %s as instance '%s' with %s and %s", facts.model_path.c_str(),
               facts.instance.c_str(), Counted(options.api_server_count, "API server").c_str(),
@@ -174,7 +193,7 @@ int Serve(const ServeOptions& options, const std::vector<std::string>& args,
   const auto exit_status = ServeOrFail(facts, environment);
   if (exit_status.ok()) return *exit_status;
   SYSONE_ERROR("%s", exit_status.status().message().c_str());
-  return kExitSetup;
+  return exit_status.status().code() == Code::kCancelled ? kExitFailure : kExitSetup;
 }
 
 }  // namespace sysone

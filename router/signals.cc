@@ -19,6 +19,7 @@ Result<std::unique_ptr<SignalSource>> SignalSource::Create() {
   sigemptyset(&signals);
   for (const int number : {SIGTERM, SIGINT, SIGHUP, SIGCHLD}) sigaddset(&signals, number);
   sigprocmask(SIG_BLOCK, &signals, nullptr);
+  signal(SIGPIPE, SIG_IGN);
   const int fd = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
   if (fd < 0) return Error(Code::kInternal, "signalfd: %s", strerror(errno));
   return std::unique_ptr<SignalSource>(new SignalSource(fd));

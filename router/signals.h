@@ -9,7 +9,8 @@
 
 namespace sysone {
 
-// Blocks SIGTERM, SIGINT, SIGHUP and SIGCHLD in this thread; create it in main before any other thread starts. Children
+// Blocks SIGTERM, SIGINT, SIGHUP and SIGCHLD in this thread and ignores SIGPIPE (the reader of our output may go away);
+// create it before any other thread starts. Children
 // are started with an empty mask (child_process.h).
 class SignalSource {
  public:

@@ -154,10 +154,11 @@ std::vector<pid_t> InstanceUnderTest::ChildPids() const {
 
 bool InstanceUnderTest::LeftNothing() const {
   const char* runtime_dir = getenv("XDG_RUNTIME_DIR");
-  const std::string run_dir =
-      DefaultRunDir(runtime_dir == nullptr ? "" : runtime_dir, getuid(), name_);
-  return !std::filesystem::exists("/dev/shm/" + SegmentName(name_)) &&
-         !std::filesystem::exists(run_dir);
+  const auto run_dir_exists = [this](const std::string& place) {
+    return std::filesystem::exists(DefaultRunDir(place, getuid(), name_));
+  };
+  return !std::filesystem::exists("/dev/shm/" + SegmentName(name_)) && !run_dir_exists("") &&
+         !run_dir_exists(runtime_dir == nullptr ? "" : runtime_dir);
 }
 
 bool Eventually(const std::function<bool()>& condition) {

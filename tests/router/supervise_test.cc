@@ -208,6 +208,23 @@ TEST(Serve, ASecondInstanceOfOneNameIsRefusedAndTheFirstStays) {
   EXPECT_EQ(first.Wait(), kExitOk);
 }
 
+TEST(Serve, TooSmallSharedMemoryIsOneClearLine) {
+  const StubPrograms programs;
+  InstanceUnderTest sysone(programs, {"--shm-arena-mb", "1048576"});
+  EXPECT_EQ(sysone.Wait(), kExitSetup);
+  EXPECT_TRUE(sysone.Says("--shm-arena-mb"));
+  EXPECT_TRUE(sysone.LeftNothing());
+}
+
+TEST(Serve, MissingProgramsAreAClearError) {
+  const TempFolder empty;
+  const StubPrograms programs;
+  InstanceUnderTest sysone(programs, {"--program-dir", empty.path()});
+  EXPECT_EQ(sysone.Wait(), kExitSetup);
+  EXPECT_TRUE(sysone.Says("cannot start " + empty.path() + "/sysone-worker"));
+  EXPECT_TRUE(sysone.LeftNothing());
+}
+
 TEST(Serve, AMissingModelIsOneClearLine) {
   InstanceUnderTest sysone({"serve", "/no/such/model.gguf", "--port", "0"});
   EXPECT_EQ(sysone.Wait(), kExitSetup);
