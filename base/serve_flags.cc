@@ -91,7 +91,7 @@ const ServeFlag kFlags[] = {
     {"--max-num-queued-tokens", &O::max_num_queued_tokens, kScheduling, "TOKENS",
      "Tokens that may be waiting or running; beyond them requests are answered 503.", 16, 1e9},
     {"--shm-arena-mb", &O::shm_arena_mb, kScheduling, "MIB",
-     "Payload of the shared-memory arena; /dev/shm must have a little more.", 12, 1 << 20},
+     "Payload of the shared-memory arena; /dev/shm must have a little more.", 12, 1 << 18},
 
     {"--config", &O::config_file, kOutput, "FILE",
      "YAML file with flags as keys (port: 8000); the command line wins over it."},

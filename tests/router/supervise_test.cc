@@ -210,7 +210,7 @@ TEST(Serve, ASecondInstanceOfOneNameIsRefusedAndTheFirstStays) {
 
 TEST(Serve, TooSmallSharedMemoryIsOneClearLine) {
   const StubPrograms programs;
-  InstanceUnderTest sysone(programs, {"--shm-arena-mb", "1048576"});
+  InstanceUnderTest sysone(programs, {"--shm-arena-mb", "262144"});
   EXPECT_EQ(sysone.Wait(), kExitSetup);
   EXPECT_TRUE(sysone.Says("--shm-arena-mb"));
   EXPECT_TRUE(sysone.LeftNothing());
