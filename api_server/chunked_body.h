@@ -1,5 +1,6 @@
 // Takes the framing off a chunked request body, piece by piece and strictly (RFC 9112 section 7.1).
-// Pure. SPDX-License-Identifier: Apache-2.0
+// Pure.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstddef>

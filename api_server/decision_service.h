@@ -1,5 +1,6 @@
 // What the HTTP application needs from the part that decides. Implemented by the API server's
-// decision path and by fakes in tests. SPDX-License-Identifier: Apache-2.0
+// decision path and by fakes in tests.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <string>

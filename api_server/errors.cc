@@ -98,7 +98,8 @@ int HttpStatusOf(Code code) {
       return 429;
     case Code::kUnimplemented:
       return 501;
-    // Nobody reads the answer to a cancelled request; a proxy that logs it should not count a fault.
+    // Nobody reads the answer to a cancelled request; a proxy that logs it should not count a
+    // fault.
     case Code::kCancelled:
     case Code::kUnavailable:
       return 503;

@@ -1,5 +1,6 @@
-// Errors as clients see them: the one place that turns codes into HTTP statuses and into the body that
-// both kinds of clients read (`detail` as TypeSafe's SDK expects it, `error` as OpenAI's and vLLM's).
+// Errors as clients see them: the one place that turns codes into HTTP statuses and into the body
+// that both kinds of clients read (`detail` as TypeSafe's SDK expects it, `error` as OpenAI's and
+// vLLM's).
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -25,11 +26,13 @@ struct ApiError {
   int http_status = 0;    // above 0: a status that no Code stands for (405, 408, 414, …)
 };
 
-// The HTTP status of a code. kOk and the codes of start-up never reach a client; they count as our fault (500).
+// The HTTP status of a code. kOk and the codes of start-up never reach a client; they count as our
+// fault (500).
 int HttpStatusOf(Code code);
 
-// Errors from below: a Status (from a slot, say) or what the decision layer found. The message of an internal
-// error is replaced by a fixed sentence, so that nothing of the server's inside reaches a client: log the original.
+// Errors from below: a Status (from a slot, say) or what the decision layer found. The message of
+// an internal error is replaced by a fixed sentence, so that nothing of the server's inside reaches
+// a client: log the original.
 ApiError ErrorFrom(const Status& status, int retry_after_s = 0);
 ApiError ErrorFrom(RequestProblem problem);
 

@@ -1,6 +1,7 @@
 // The accepting thread: takes connections off the shared listening socket when the gate says so,
 // and refuses those over the cap with an answer. Apart from the event loop because the gate may
-// make it wait. SPDX-License-Identifier: Apache-2.0
+// make it wait.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>

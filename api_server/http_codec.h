@@ -1,7 +1,8 @@
 // The one place that touches cpp-httplib. Requests were judged by our own strict parser before
 // (http_head.h), so the library is shown a bare request line only: none of its header handling
 // (ranges, percent-decoded values, Expect, WebSocket upgrades, body lengths) can be reached by a
-// client. It decodes the target and writes the response. SPDX-License-Identifier: Apache-2.0
+// client. It decodes the target and writes the response.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstddef>

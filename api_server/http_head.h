@@ -1,6 +1,7 @@
 // The strict reading of a request's head. It refuses everything that two HTTP parsers could
 // understand differently (request smuggling), so nothing behind it has to be careful. Pure: bytes
-// in, a head or a problem out. SPDX-License-Identifier: Apache-2.0
+// in, a head or a problem out.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>

@@ -350,7 +350,7 @@ void HttpLoop::AfterSend(Connection& connection) {
     }
     return Arm(connection, EPOLLOUT);
   }
-  connection.out = std::string();
+  std::string().swap(connection.out);  // assigning an empty string would keep the memory
   connection.sent = 0;
   if (!connection.keep_alive) return Linger(connection);
   connection.stage = Stage::kReading;

@@ -1,9 +1,8 @@
 // The event loop of the HTTP server: one thread that owns every connection, reads requests, gives
 // whole ones to the pool, finishes slow writes, and closes what has been idle or slow for too long.
 //
-//   kReading ──whole request──▶ kHandling (a pool thread's) ──▶ kWriting ──▶ kReading │ kLingering
-//   ──▶ closed
-//
+//   kReading ── whole request ──▶ kHandling (a pool thread's) ──▶ kWriting ─┬▶ kReading
+//      └─────── refused ─────────────────────────────────────────▶ kWriting ─┴▶ kLingering ──▶ closed
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

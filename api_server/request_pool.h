@@ -1,5 +1,6 @@
 // The threads that handle requests: started when needed, up to a bound, with a bounded queue in
-// front. SPDX-License-Identifier: Apache-2.0
+// front.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <condition_variable>

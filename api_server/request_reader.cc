@@ -12,6 +12,9 @@ constexpr uint64_t kReserveBytes = 256u << 10;
 // Empty lines that a client may send before a request line (RFC 9112 section 2.2).
 constexpr size_t kMaxEmptyLines = 4;
 
+// Assigning an empty string would keep the memory.
+void Release(std::string& text) { std::string().swap(text); }
+
 }  // namespace
 
 RequestReader::State RequestReader::Feed(std::string_view bytes) {
@@ -22,9 +25,9 @@ RequestReader::State RequestReader::Feed(std::string_view bytes) {
 RequestReader::State RequestReader::Next() {
   head_ = HttpHead();
   has_head_ = false;
-  body_ = std::string();
+  Release(body_);
   // An idle connection holds no memory but its own.
-  if (buffer_.empty()) buffer_ = std::string();
+  if (buffer_.empty()) Release(buffer_);
   chunks_.reset();
   scanned_ = line_start_ = 0;
   state_ = State::kIdle;
@@ -103,8 +106,8 @@ RequestReader::State RequestReader::ReadBody() {
 
 RequestReader::State RequestReader::Fail(HttpProblem problem) {
   problem_ = std::move(problem);
-  buffer_ = std::string();
-  body_ = std::string();
+  Release(buffer_);
+  Release(body_);
   return state_ = State::kFailed;
 }
 

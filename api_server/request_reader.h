@@ -1,6 +1,6 @@
 // Collects the bytes of one connection into whole requests. Pure: it knows no socket and no clock,
-// so every way in which bytes may arrive is tested without either. SPDX-License-Identifier:
-// Apache-2.0
+// so every way in which bytes may arrive is tested without either.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstddef>
@@ -39,7 +39,7 @@ class RequestReader {
   std::string& body() { return body_; }
   const HttpProblem& problem() const { return problem_; }
   // Memory held for the request and what came behind it.
-  size_t buffered_bytes() const { return buffer_.size() + body_.capacity(); }
+  size_t buffered_bytes() const { return buffer_.capacity() + body_.capacity(); }
 
  private:
   State Advance();

@@ -335,6 +335,8 @@ INSTANTIATE_TEST_SUITE_P(
         {"ChunkSizeNoDigits", Head("Transfer-Encoding: chunked\r\n") + "\r\n", 400},
         {"ChunkSizeSigned", Head("Transfer-Encoding: chunked\r\n") + "-1\r\n", 400},
         {"ChunkSizePrefixed", Head("Transfer-Encoding: chunked\r\n") + "0x1\r\n", 400},
+        {"ChunkSizeThenBlank", Head("Transfer-Encoding: chunked\r\n") + "1 \r\na\r\n0\r\n\r\n",
+         400},
         {"ChunkSizeOverflow", Head("Transfer-Encoding: chunked\r\n") + "10000000000000001\r\n",
          400},
         {"ChunkLineFeedOnly", Head("Transfer-Encoding: chunked\r\n") + "1\na\r\n0\r\n\r\n", 400},
