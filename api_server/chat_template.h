@@ -1,6 +1,7 @@
 // The model's own chat template, rendered by Jinja2 itself in an embedded CPython, with the
 // settings, filters and globals that Hugging Face gives it. The only part of sysone that knows
-// Python; nothing of it shows in this header. SPDX-License-Identifier: Apache-2.0
+// Python; nothing of it shows in this header.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <map>
@@ -13,6 +14,7 @@
 
 namespace sysone {
 
+// One turn of a chat, as templates see it.
 struct ChatMessage {
   std::string role;
   std::string content;

@@ -14,6 +14,7 @@
 
 namespace sysone {
 
+// What a question asks for: one of several options, yes or no, or a level.
 enum class QuestionType : uint8_t { kChoice, kNoul, kScore };
 
 const char* QuestionTypeName(QuestionType type);  // "choice", "noul", "score"

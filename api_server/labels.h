@@ -1,6 +1,7 @@
 // The answers that a next-token model can give, as single tokens: letters, yes and no, digits, and
 // a pool of further labels for long lists of options. Resolved once, at start, against the
-// tokenizer and the prompt's real ending. SPDX-License-Identifier: Apache-2.0
+// tokenizer and the prompt's real ending.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <span>
@@ -13,6 +14,7 @@
 
 namespace sysone {
 
+// A text that the model answers with, and its token.
 struct Label {
   std::string text;
   TokenId id = -1;

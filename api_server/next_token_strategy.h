@@ -1,6 +1,7 @@
 // The strategy for ordinary chat models: one chat per question, rendered by the model's own
 // template; the answer is read from the scores of the label tokens at the place of the reply's
-// first token. SPDX-License-Identifier: Apache-2.0
+// first token.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <memory>

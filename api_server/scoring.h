@@ -1,5 +1,6 @@
 // From the scores of a question's labels to its answer: probabilities, winner, value, confidence.
-// Pure arithmetic. SPDX-License-Identifier: Apache-2.0
+// Pure arithmetic.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <optional>

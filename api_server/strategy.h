@@ -1,6 +1,7 @@
 // How a model family is asked: from a checked request to the tokens that one forward pass reads,
 // and the tokens whose scores are the answers. One implementation a family; the rest of the server
-// sees only this. SPDX-License-Identifier: Apache-2.0
+// sees only this.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>

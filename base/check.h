@@ -4,6 +4,7 @@
 #pragma once
 
 namespace sysone::internal {
+// Logs what did not hold, and where, and aborts. For SYSONE_CHECK alone.
 [[noreturn]] [[gnu::format(printf, 4, 5)]] void CheckFailed(const char* file, int line, const char* condition,
                                                             const char* format, ...);
 }  // namespace sysone::internal

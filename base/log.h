@@ -7,6 +7,7 @@
 
 namespace sysone {
 
+// In rising order; a line below the level that InitLog was given is dropped.
 enum class LogLevel : int { kDebug = 0, kInfo = 1, kWarning = 2, kError = 3 };
 
 // Called once in main, before threads start. `name` stands in every line, for example "worker-0".

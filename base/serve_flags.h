@@ -42,9 +42,11 @@ const ServeFlag* FindServeFlag(std::string_view name);
 // The visible flag whose long name is nearest to `name` by edit distance; "" when none is near.
 std::string_view NearestServeFlag(std::string_view name);
 
+// Whether the flag stands alone, and whether it takes several values.
 bool IsSwitch(const ServeFlag& flag);
 bool IsList(const ServeFlag& flag);
 
+// The visible flags by group: as the text of `PROGRAM --help`, and as the tables of README.md.
 std::string ServeHelpText(const std::string& program);
 std::string ServeFlagsMarkdown();
 

@@ -1,6 +1,7 @@
 // The parser is our own: with the table at hand, what is left is splitting arguments and reading
 // numbers, while a library would want its own second description of every flag and its own idea of
-// lists ("[a,b]") and short names ("-tp"). SPDX-License-Identifier: Apache-2.0
+// lists ("[a,b]") and short names ("-tp").
+// SPDX-License-Identifier: Apache-2.0
 #include "base/serve_options.h"
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // The options of `sysone serve`. The three programs parse the same command line (the router starts
 // its children with its own arguments and a few internal flags behind them), so an option means the
-// same everywhere and is described once, in base/serve_flags.cc. SPDX-License-Identifier:
-// Apache-2.0
+// same everywhere and is described once, in base/serve_flags.cc.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
 // Scalar conversions between float32 and bfloat16 (the upper half of a float32), for packing and
-// for the reference. SPDX-License-Identifier: Apache-2.0
+// for the reference.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <bit>
@@ -15,6 +16,7 @@ inline uint16_t ToBfloat16(float value) {
   return static_cast<uint16_t>((bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16);
 }
 
+// Exact.
 inline float FromBfloat16(uint16_t value) { return std::bit_cast<float>(uint32_t{value} << 16); }
 
 }  // namespace sysone

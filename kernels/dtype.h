@@ -6,6 +6,7 @@ namespace sysone {
 
 enum class Dtype { kFloat32, kBfloat16 };
 
+// As --dtype spells it.
 inline const char* DtypeName(Dtype dtype) {
   return dtype == Dtype::kFloat32 ? "float32" : "bfloat16";
 }

@@ -23,6 +23,7 @@ struct InstanceFacts {
   int cores = 1;  // to be divided among the workers when --threads is not given
 };
 
+// Path of the executable that plays `role`.
 std::string ChildProgram(const InstanceFacts& facts, ProcessRole role);
 
 // An API server also gets --listen-fd with the place of its inherited socket.

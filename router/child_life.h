@@ -53,6 +53,7 @@ struct HeartbeatLimits {
   int64_t late_us = 5'000'000;    // is mentioned in the log
   int64_t stuck_us = 60'000'000;  // the child is killed
 };
+// What a child's last beat says about it; the limits above are the borders.
 enum class Heartbeat : uint8_t { kFine, kLate, kStuck };
 
 // `last_us`: the later of the child's start and its last beat.

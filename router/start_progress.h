@@ -38,6 +38,7 @@ class StartProgress {
   std::vector<Shown> shown_;
 };
 
+// Whether every child is ready.
 bool AllReady(std::span<const ChildStatus> children);
 
 // "worker 1 (loading, 40 %), API server 0 (not started)": those that are not ready.

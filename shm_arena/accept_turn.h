@@ -12,6 +12,7 @@
 
 namespace sysone {
 
+// A ready API server and its load, as the others see it.
 struct AcceptCandidate {
   ProcessId id = ProcessId::kNone;
   uint32_t open_connections = 0;

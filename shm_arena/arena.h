@@ -1,9 +1,9 @@
 // The arena of one instance, as one process sees it: its memory and the views of its parts.
 //
-// Router:       Arena::Create (or Adopt, after a crash), then Register, then start children.
-// API server:   Arena::Attach, Register(kApiServer, n); slots().Claim … Release; board(); accept
-// turns. Worker:       Arena::Attach, Register(kWorker, group); slots().Take … Complete;
-// board().GroupReady. SPDX-License-Identifier: Apache-2.0
+// Router:      Arena::Create (or Adopt, after a crash), then Register, then start children.
+// API server:  Arena::Attach, Register(kApiServer, n); slots().Claim … Release; board(); accept turns.
+// Worker:      Arena::Attach, Register(kWorker, group); slots().Take … Complete; board().GroupReady.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
 // Gauges of the instance for /metrics: slots, groups, processes. Counters and histograms are in
-// counters.cc. SPDX-License-Identifier: Apache-2.0
+// counters.cc.
+// SPDX-License-Identifier: Apache-2.0
 #include <cstdio>
 
 #include "shm_arena/arena.h"

@@ -1,6 +1,7 @@
 // Counters and histograms of the whole instance. They live in the arena, so that any API server can
 // print /metrics for all processes, and a process that dies takes no counts with it. Sharded by
-// process, summed when read. SPDX-License-Identifier: Apache-2.0
+// process, summed when read.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <array>
@@ -12,6 +13,7 @@
 
 namespace sysone {
 
+// Places in a shard; kCounterTable tells each one's name and labels.
 enum class Counter : uint32_t {
   kRequests200,
   kRequests400,
@@ -79,6 +81,7 @@ struct alignas(128) MetricShard {
 };
 inline constexpr uint32_t kMetricShards = 16;
 
+// Process p writes shard p % kMetricShards.
 struct MetricsRegion {
   MetricShard shards[kMetricShards];
 };
@@ -92,6 +95,7 @@ struct CounterInfo {
 // One line per counter, in the order of the enum; lines of one name stand together.
 extern const std::array<CounterInfo, kCounterCount> kCounterTable;
 
+// How a histogram is called in /metrics.
 struct HistogramInfo {
   Histogram histogram;
   const char* name;

@@ -1,5 +1,6 @@
 // Sleeping on a 32-bit word that several processes map. A futex needs no lock that a dying process
-// could hold. SPDX-License-Identifier: Apache-2.0
+// could hold.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>

@@ -20,6 +20,7 @@ enum class ProcessId : uint32_t { kNone = 255 };
 // A worker group (one model replica, one or more ranks), 0 … kMaxGroups - 1.
 enum class GroupId : uint32_t { kNone = 255 };
 
+// The id as a place in a table.
 constexpr uint32_t Index(ProcessId id) { return static_cast<uint32_t>(id); }
 constexpr uint32_t Index(GroupId id) { return static_cast<uint32_t>(id); }
 

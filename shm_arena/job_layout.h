@@ -8,7 +8,8 @@
 //   tokens:  | shared prefix | suffix of sequence 0 | suffix of sequence 1 | …
 //   The model reads prefix + suffix i for sequence i, and its last position answers.
 // Every part starts 8-aligned. The same bytes travel inline over a socket where there is no shared
-// memory. SPDX-License-Identifier: Apache-2.0
+// memory.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstddef>

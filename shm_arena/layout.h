@@ -122,6 +122,7 @@ static_assert(std::is_standard_layout_v<ArenaHeader> && std::is_standard_layout_
 
 // ---- where everything is ----
 
+// The next multiple of `alignment`.
 constexpr uint64_t AlignUp(uint64_t value, uint64_t alignment) {
   return (value + alignment - 1) / alignment * alignment;
 }

@@ -19,6 +19,7 @@
 
 namespace sysone {
 
+// Life of a worker group, as its line of the board tells it.
 enum class GroupState : uint32_t {
   kAbsent = 0,
   kLoading = 1,
@@ -27,13 +28,16 @@ enum class GroupState : uint32_t {
   kDead = 4
 };
 
+// For logs and metrics: "ready".
 const char* GroupStateName(GroupState state);
 
+// What one process has placed on one group and is not answered yet.
 struct LoadCell {
   std::atomic<int64_t> outstanding_tokens;
   std::atomic<int64_t> outstanding_jobs;
 };
 
+// The cells of one process: it alone adds to them, so a dead process's share can be taken off.
 struct alignas(128) LoadRow {
   LoadCell cells[kMaxGroups];
 };
@@ -56,6 +60,7 @@ struct alignas(128) GroupLine {
 };
 static_assert(sizeof(GroupLine) == 256);
 
+// The board as it lies in the arena: a line a group, a row a process.
 struct LoadBoardRegion {
   GroupLine groups[kMaxGroups];
   LoadRow rows[kMaxProcesses];

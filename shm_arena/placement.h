@@ -1,5 +1,6 @@
 // Which group takes a job, and whether it may be accepted at all: pure functions of a board
-// snapshot. SPDX-License-Identifier: Apache-2.0
+// snapshot.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,7 @@
 // Who takes part in an instance: one line a process, claimed by compare-and-swap of its identity.
 // Only the router frees a line, after it took back what the process held; so an id is never reused
-// while anything still names it. SPDX-License-Identifier: Apache-2.0
+// while anything still names it.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <atomic>
@@ -12,6 +13,7 @@
 
 namespace sysone {
 
+// Which of the three programs a line belongs to.
 enum class ProcessRole : uint32_t { kNone = 0, kRouter = 1, kApiServer = 2, kWorker = 3 };
 
 // kAbsent: the line is free or being filled in. kExited: the process unregistered; the router frees
@@ -26,6 +28,7 @@ enum class ProcessPhase : uint32_t {
   kExited = 6,
 };
 
+// For logs and metrics: "worker", "ready".
 const char* ProcessRoleName(ProcessRole role);
 const char* ProcessPhaseName(ProcessPhase phase);
 
@@ -39,6 +42,7 @@ struct ProcessIdentity {
   friend bool operator==(const ProcessIdentity&, const ProcessIdentity&) = default;
 };
 
+// The calling process's own.
 ProcessIdentity CurrentProcessIdentity();
 // The identity of the process that has `pid` now; nobody when there is none (a zombie counts as
 // none).

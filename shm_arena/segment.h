@@ -1,5 +1,6 @@
 // Where the arena's bytes come from: a named POSIX segment, or plain memory for tests. The only
-// file that knows Boost. SPDX-License-Identifier: Apache-2.0
+// file that knows Boost.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,6 @@
 // What the router does with the slots of dead groups and dead owners, and the count of slots in
-// use. SPDX-License-Identifier: Apache-2.0
+// use.
+// SPDX-License-Identifier: Apache-2.0
 #include "shm_arena/futex.h"
 #include "shm_arena/slot_pool.h"
 

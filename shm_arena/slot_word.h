@@ -22,6 +22,7 @@
 
 namespace sysone {
 
+// The states of the drawing above.
 enum class SlotState : uint32_t {
   kFree = 0,
   kClaimed = 1,

@@ -1,6 +1,7 @@
 // A decoder-only transformer as a composition: per layer a token mixer and a feed-forward part,
 // each with the norm before it, adding to the residual stream. Families differ by which parts they
-// list, never by copies of this file. SPDX-License-Identifier: Apache-2.0
+// list, never by copies of this file.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <functional>
@@ -50,6 +51,7 @@ class LayerPart {
   virtual void Apply(const PassContext& pass) const = 0;
 };
 
+// A layer's two parts, in the order in which they are applied.
 struct DecoderLayer {
   std::unique_ptr<LayerPart> mixer;
   std::unique_ptr<LayerPart> feed_forward;

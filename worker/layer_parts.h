@@ -16,6 +16,7 @@ namespace sysone {
 // that the widest buffer (gate | up) stays in the tens of megabytes.
 inline constexpr int32_t kFeedForwardRows = 512;
 
+// What a part is built from: where its weights are, and which layer it stands in.
 struct PartSource {
   Backend& backend;
   const ModelConfig& config;

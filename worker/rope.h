@@ -2,7 +2,8 @@
 //
 // Angles are formed as the reference framework forms them, a float32 position times a float32
 // frequency, because late positions of low frequencies would otherwise differ by more than the
-// tests' tolerance. SPDX-License-Identifier: Apache-2.0
+// tests' tolerance.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>
@@ -31,6 +32,7 @@ struct RopeValues {
   std::vector<float> cos;  // [positions, head_dim / 2]
   std::vector<float> sin;
 };
+// The angles of positions 0 … positions - 1, scaled as the config says.
 RopeValues MakeRopeValues(const RopeConfig& rope, int32_t head_dim, int32_t positions);
 
 }  // namespace sysone

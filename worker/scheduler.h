@@ -3,7 +3,8 @@
 //
 // Jobs go in order of (priority, arrival), smaller first. A job enters with as many of its branches
 // as fit and keeps its place with the rest; the first job that does not fit at all ends the pass,
-// so no stream of small jobs can overtake a large one for ever. SPDX-License-Identifier: Apache-2.0
+// so no stream of small jobs can overtake a large one for ever.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
 // Rows of one or more tensors of a checkpoint, stacked, as the RowReader that backends load weights
-// from. SPDX-License-Identifier: Apache-2.0
+// from.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>

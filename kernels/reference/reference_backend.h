@@ -1,6 +1,7 @@
 // The oracle that every other backend is compared with: scalar loops in the order of the formulas,
 // sums in double. Slow on purpose; also a working backend (--backend reference) for telling a wrong
-// model from a wrong kernel. SPDX-License-Identifier: Apache-2.0
+// model from a wrong kernel.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <memory>

@@ -28,8 +28,6 @@ _THIRD_PARTY = [
     ("zmq.h", ["shm_arena/doorbell.cc"]),
     ("boost/interprocess/*", ["shm_arena/segment.cc"]),
     ("simdjson.h", ["base/json.cc"]),
-    ("CLI/*", ["base/serve_options.cc"]),
-    ("unicode/*", ["model/unicode.cc"]),
     ("dnnl.h*", ["kernels/cpu/*.cc"]),
     ("oneapi/dnnl/*", ["kernels/cpu/*.cc"]),
     ("hwy/*", ["kernels/cpu/*"]),

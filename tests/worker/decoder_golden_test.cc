@@ -4,7 +4,8 @@
 //
 // Tolerances in float32: the reference's own noise (another attention kernel, float64, token by
 // token) moves a logit by up to 9e-6 on these files; an honest re-ordering of the same sums is
-// allowed ten times that. SPDX-License-Identifier: Apache-2.0
+// allowed ten times that.
+// SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
 #include <cmath>
