@@ -68,6 +68,29 @@ TEST_F(Safetensors, EveryTruncationIsAnErrorAndNoCrash) {
     ASSERT_EQ(Open(whole.substr(0, length)).status().code(), Code::kCorrupt) << length;
 }
 
+TEST_F(Safetensors, EveryByteMayBeWrongWithoutACrash) {
+  const std::string whole = SafetensorsBytes(
+      "{" + Entry("a", "F32", "[2]", 0, 8) + "," + Entry("b", "BF16", "[1]", 8, 10) + "}",
+      std::string(10, 'x'));
+  size_t refused = 0;
+  for (size_t at = 0; at < whole.size(); ++at)
+    for (const char value : {'\0', '"', '-', '9', '}', '\xff'}) {
+      std::string changed = whole;
+      changed[at] = value;
+      const auto file = Open(changed);
+      if (!file.ok()) {
+        ++refused;
+        continue;
+      }
+      // What was accepted must be readable to the last byte.
+      for (const TensorInfo& tensor : file->tensors) {
+        std::vector<float> rows(static_cast<size_t>(tensor.rows() * tensor.cols()));
+        ReadRows(tensor, 0, tensor.rows(), rows.data());
+      }
+    }
+  EXPECT_GT(refused, whole.size());  // most damage to a header of offsets and shapes is seen
+}
+
 TEST_F(Safetensors, RefusesOffsetsThatContradictTheFile) {
   const std::string eight(8, 'x');
   ExpectError(Entry("a", "F32", "[2]", 0, 4), eight, Code::kCorrupt, "\"a\"");
