@@ -154,17 +154,23 @@ class Backend {
                            std::span<const TokenId> ids, std::span<float> out) = 0;
   // Summaries of x[0 … rows) over the whole head.
   virtual void SummarizeHead(const Tensor& x, const Table& head, int32_t rows, std::span<HeadSummary> out) = 0;
-  // Copies x[0 … rows) to host memory [rows, cols], for tests and collectives.
+  // Copies host memory [rows, cols] to out[0 … rows), for tests and collectives.
+  virtual void Upload(std::span<const float> values, int32_t rows, Tensor& out) = 0;
+  // Copies x[0 … rows) to host memory [rows, cols], likewise.
   virtual void Download(const Tensor& x, int32_t rows, std::span<float> out) = 0;
 };
 
 struct BackendOptions {
-  std::string name = "auto";   // auto, cpu, reference (cuda later)
+  std::string name = "auto";   // auto, or one of BackendNames()
   std::string dtype = "auto";  // auto, bfloat16, float32: precision of weights and of matrix products
   int threads = 0;             // 0: as many as the affinity mask and the cgroup allow
+  // Vector instruction set of the CPU backend, for tests and for finding faults: auto, portable, or a Highway target such as
+  // avx2 that this host has. Results of different sets differ within rounding.
+  std::string isa = "auto";
 };
 
-// kInvalidArgument names an unknown name or type and lists the known ones.
+// kInvalidArgument names an unknown name, type or instruction set and lists the known ones; kUnsupported: the backend exists, but
+// not with this type on this host (cpu-onednn only, a variant of cpu for tests that multiplies with oneDNN in any case).
 Result<std::unique_ptr<Backend>> MakeBackend(const BackendOptions& options);
 // Names that MakeBackend takes on this host, without "auto"; the conformance suite runs over them.
 std::vector<std::string> BackendNames();

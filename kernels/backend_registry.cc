@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/backend.h"
+#include "kernels/cpu/cpu_backend.h"
 #include "kernels/dtype.h"
 #include "kernels/reference/reference_backend.h"
 
@@ -24,12 +25,13 @@ Result<Dtype> ParseDtype(const std::string& name) {
 
 }  // namespace
 
-std::vector<std::string> BackendNames() { return {"reference"}; }
+std::vector<std::string> BackendNames() { return {"cpu", "reference"}; }
 
 Result<std::unique_ptr<Backend>> MakeBackend(const BackendOptions& options) {
   SYSONE_ASSIGN_OR_RETURN(const Dtype dtype, ParseDtype(options.dtype));
   const std::vector<std::string> names = BackendNames();
   const std::string name = options.name == "auto" ? names.front() : options.name;
+  if (name == "cpu") return MakeCpuBackend(dtype, options.threads, options.isa);
   if (name == "reference") return MakeReferenceBackend(dtype);
   return Error(Code::kInvalidArgument, "unknown backend '%s'; known: auto, %s", name.c_str(),
                Joined(names).c_str());

@@ -262,6 +262,11 @@ class ReferenceBackend : public Backend {
     }
   }
 
+  void Upload(std::span<const float> values, int32_t rows, Tensor& out) override {
+    const int64_t cols = In(out).cols;
+    for (int32_t r = 0; r < rows; ++r) std::copy_n(values.data() + r * cols, cols, In(out).Row(r));
+  }
+
   void Download(const Tensor& x, int32_t rows, std::span<float> out) override {
     for (int32_t r = 0; r < rows; ++r)
       std::copy_n(In(x).Row(r), In(x).cols, out.data() + r * In(x).cols);

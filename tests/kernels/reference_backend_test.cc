@@ -18,13 +18,10 @@ RowReader Rows(std::vector<float> values, int64_t cols) {
 
 class ReferenceBackendTest : public ::testing::Test {
  protected:
-  // A tensor with these rows, through the one operation that writes given rows.
   std::unique_ptr<Tensor> Upload(const std::vector<float>& values, int64_t cols) {
-    const int64_t rows = std::ssize(values) / cols;
+    const auto rows = static_cast<int32_t>(std::ssize(values) / cols);
     auto tensor = backend_->NewTensor(rows, cols);
-    std::vector<TokenId> ids;
-    for (int32_t r = 0; r < rows; ++r) ids.push_back(r);
-    backend_->Embed(*backend_->LoadTable(rows, cols, Rows(values, cols)), ids, *tensor);
+    backend_->Upload(values, rows, *tensor);
     return tensor;
   }
   std::vector<float> Read(const Tensor& tensor, int32_t rows, int64_t cols) {

@@ -1,0 +1,428 @@
+// Splits every operation among the threads of a pool and calls the kernels of the chosen
+// instruction set. SPDX-License-Identifier: Apache-2.0
+#include "kernels/cpu/cpu_backend.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "base/log.h"
+#include "kernels/cpu/isa.h"
+#include "kernels/cpu/kernel_tables.h"
+#include "kernels/cpu/matmul_engine.h"
+#include "kernels/cpu/thread_pool.h"
+
+namespace sysone {
+namespace {
+
+// Floats touched below which another thread costs more than it saves (a hand-over takes about as
+// long as 4 Ki of them).
+constexpr int64_t kPieceFloats = 4096;
+// Rows of the head that one piece of SummarizeHead reads: they stay in the cache while all rows of
+// x look at them.
+constexpr int64_t kHeadPiece = 128;
+
+Rows<float>& Out(Tensor& tensor) { return static_cast<CpuTensor&>(tensor).values; }
+
+void CheckRow(int64_t row, int64_t rows) {
+  SYSONE_CHECK(row >= 0 && row < rows, "row %lld of %lld", static_cast<long long>(row),
+               static_cast<long long>(rows));
+}
+
+void CheckProduct(const CpuOperand& x, const Weight& weight, RowRange rows,
+                  const Rows<float>& out) {
+  const auto& w = static_cast<const CpuWeight&>(weight);
+  SYSONE_CHECK(x.cols == w.in_cols && out.cols == w.out_cols && rows.count <= x.rows &&
+                   rows.first + rows.count <= out.rows,
+               "product shapes do not fit");
+}
+
+// Query rows that one piece of attention handles.
+int32_t TileRows(const AttentionShape& shape) {
+  return std::max(1, 48 * shape.kv_heads / shape.heads);
+}
+
+class CpuBackend : public Backend {
+ public:
+  CpuBackend(Dtype dtype, int threads, int64_t targets)
+      : dtype_(dtype),
+        isa_(IsaName(targets)),
+        rows_(GetRowKernels(targets)),
+        attention_(GetAttentionKernels(targets)),
+        pool_(threads) {
+    for (int t = 0; t < threads; ++t)
+      attention_scratch_.emplace_back((kAttentionScratch + kMaxQueries * kMaxHeadDim) *
+                                      sizeof(float));
+  }
+
+  ThreadPool& pool() { return pool_; }
+  void set_engine(std::unique_ptr<MatMulEngine> engine) { engine_ = std::move(engine); }
+
+  std::string Describe() const override {
+    return Format("cpu: %s, weights %s, %s, %d threads", isa_.c_str(), DtypeName(dtype_),
+                  engine_->Describe().c_str(), pool_.threads());
+  }
+
+  std::unique_ptr<Weight> LoadWeight(int64_t out_cols, int64_t in_cols,
+                                     const RowReader& reader) override {
+    return engine_->Load(out_cols, in_cols, reader);
+  }
+  std::unique_ptr<Vector> LoadVector(std::span<const float> values) override {
+    auto vector = std::make_unique<CpuVector>(std::ssize(values));
+    std::ranges::copy(values, vector->values.Row(0));
+    return vector;
+  }
+  std::unique_ptr<Table> LoadTable(int64_t rows, int64_t cols, const RowReader& reader) override;
+  std::unique_ptr<RopeTable> LoadRope(int32_t head_dim, std::span<const float> cos,
+                                      std::span<const float> sin) override;
+
+  std::unique_ptr<Tensor> NewTensor(int64_t max_rows, int64_t cols) override {
+    return std::make_unique<CpuTensor>(max_rows, cols);
+  }
+  std::unique_ptr<Operand> NewOperand(int64_t max_rows, int64_t cols) override;
+  std::unique_ptr<KvStore> NewKvStore(int64_t rows, int64_t kv_cols) override {
+    return std::make_unique<CpuKvStore>(rows, kv_cols);
+  }
+
+  void Embed(const Table& table, std::span<const TokenId> ids, Tensor& out) override;
+  void RmsNorm(const Tensor& x, const Vector& weight, float eps, RowRange rows,
+               Operand& out) override;
+  void MatMul(const Operand& x, const Weight& weight, const Vector* bias, int32_t rows,
+              Tensor& out) override;
+  void MatMulAdd(const Operand& x, const Weight& weight, RowRange rows, Tensor& sum) override;
+  void NormRope(Tensor& qkv, const AttentionShape& shape, const RopeTable& rope,
+                const Vector* q_norm, const Vector* k_norm, float eps,
+                const PassPlan& plan) override;
+  void Attention(const Tensor& qkv, const AttentionShape& shape, const PassPlan& plan,
+                 KvStore& store, Operand& out) override;
+  void GatedSilu(const Tensor& gate_up, int32_t rows, Operand& out) override;
+  void SelectRows(const Tensor& x, std::span<const int32_t> rows, Tensor& out) override;
+  void FinalNorm(const Tensor& x, const Vector& weight, float eps, int32_t rows,
+                 Tensor& out) override;
+
+  void LabelLogits(const Tensor& x, const Table& head, std::span<const int32_t> row_of,
+                   std::span<const TokenId> ids, std::span<float> out) override;
+  void SummarizeHead(const Tensor& x, const Table& head, int32_t rows,
+                     std::span<HeadSummary> out) override;
+  void Upload(std::span<const float> values, int32_t rows, Tensor& out) override;
+  void Download(const Tensor& x, int32_t rows, std::span<float> out) override;
+
+ private:
+  // Calls work(row, thread) for every row; a row touches about row_floats floats.
+  template <class Work>
+  void ForRows(int64_t rows, int64_t row_floats, const Work& work) {
+    const int64_t piece = std::max<int64_t>(1, kPieceFloats / std::max<int64_t>(1, row_floats));
+    pool_.ParallelFor((rows + piece - 1) / piece, [&](int64_t item, int thread) {
+      const int64_t end = std::min(rows, (item + 1) * piece);
+      for (int64_t r = item * piece; r < end; ++r) work(r, thread);
+    });
+  }
+
+  // Where a producer writes the floats of an operand's row, before Encode.
+  float* Target(CpuOperand& operand, int64_t row, int thread) const {
+    return operand.encoding == Dtype::kFloat32 ? operand.f32.Row(row) : staging_.Row(thread);
+  }
+  void Encode(CpuOperand& operand, int64_t row, int64_t col, int64_t count,
+              const float* from) const {
+    if (operand.encoding == Dtype::kBfloat16)
+      rows_.narrow(from, count, operand.bf16.Row(row) + col);
+  }
+
+  float HeadLogit(const float* x, const CpuTable& head, int64_t id) const {
+    return head.dtype == Dtype::kFloat32 ? rows_.dot_f32(x, head.f32.Row(id), head.cols)
+                                         : rows_.dot_bf16(x, head.bf16.Row(id), head.cols);
+  }
+
+  struct TileOfRun {
+    int32_t run;
+    int32_t first;  // row within the run
+  };
+  struct HeadPiece {
+    float largest;
+    TokenId argmax;
+    float sum_exp;  // of logits minus largest
+  };
+
+  const Dtype dtype_;
+  const std::string isa_;
+  const RowKernels& rows_;
+  const AttentionKernels& attention_;
+  ThreadPool pool_;
+  std::unique_ptr<MatMulEngine> engine_;
+  Rows<float> staging_;                    // [threads, widest operand], if operands are not float32
+  std::vector<Buffer> attention_scratch_;  // one a thread: the kernel's, then a tile of results
+  std::vector<TileOfRun> tiles_;           // of the current Attention call; kept for its memory
+  std::vector<HeadPiece> pieces_;          // of the current SummarizeHead call, too
+};
+
+std::unique_ptr<Table> CpuBackend::LoadTable(int64_t rows, int64_t cols, const RowReader& reader) {
+  auto table = std::make_unique<CpuTable>();
+  table->rows = rows;
+  table->cols = cols;
+  table->dtype = dtype_;
+  if (dtype_ == Dtype::kFloat32)
+    table->f32 = Rows<float>(rows, cols);
+  else
+    table->bf16 = Rows<uint16_t>(rows, cols);
+  const int64_t piece = std::max<int64_t>(1, 65536 / cols);
+  pool_.ParallelFor((rows + piece - 1) / piece, [&](int64_t item, int) {
+    const int64_t first = item * piece, count = std::min(piece, rows - first);
+    std::vector<float> values(static_cast<size_t>(count * cols));
+    reader(first, count, values.data());
+    for (int64_t r = 0; r < count; ++r) {
+      const float* from = values.data() + r * cols;
+      if (dtype_ == Dtype::kFloat32)
+        std::copy_n(from, cols, table->f32.Row(first + r));
+      else
+        rows_.narrow(from, cols, table->bf16.Row(first + r));
+    }
+  });
+  return table;
+}
+
+std::unique_ptr<RopeTable> CpuBackend::LoadRope(int32_t head_dim, std::span<const float> cos,
+                                                std::span<const float> sin) {
+  SYSONE_CHECK(head_dim % 2 == 0 && cos.size() == sin.size(), "rope tables do not fit");
+  const int64_t half = head_dim / 2, positions = std::ssize(cos) / half;
+  auto rope = std::make_unique<CpuRope>(positions, half);
+  for (int64_t p = 0; p < positions; ++p) {
+    std::copy_n(cos.data() + p * half, half, rope->cos.Row(p));
+    std::copy_n(sin.data() + p * half, half, rope->sin.Row(p));
+  }
+  return rope;
+}
+
+std::unique_ptr<Operand> CpuBackend::NewOperand(int64_t max_rows, int64_t cols) {
+  auto operand = std::make_unique<CpuOperand>();
+  operand->rows = max_rows;
+  operand->cols = cols;
+  operand->encoding = engine_->operand_encoding();
+  if (operand->encoding == Dtype::kFloat32) {
+    operand->f32 = Rows<float>(max_rows, cols);
+  } else {
+    operand->bf16 = Rows<uint16_t>(max_rows, cols);
+    if (staging_.cols < cols) staging_ = Rows<float>(pool_.threads(), cols);
+  }
+  return operand;
+}
+
+void CpuBackend::Embed(const Table& table, std::span<const TokenId> ids, Tensor& out) {
+  const auto& from = static_cast<const CpuTable&>(table);
+  SYSONE_CHECK(Out(out).cols == from.cols && std::ssize(ids) <= Out(out).rows, "shapes do not fit");
+  ForRows(std::ssize(ids), from.cols, [&](int64_t r, int) {
+    const int64_t id = ids[static_cast<size_t>(r)];
+    CheckRow(id, from.rows);
+    if (from.dtype == Dtype::kFloat32)
+      std::copy_n(from.f32.Row(id), from.cols, Out(out).Row(r));
+    else
+      rows_.widen(from.bf16.Row(id), from.cols, Out(out).Row(r));
+  });
+}
+
+void CpuBackend::RmsNorm(const Tensor& x, const Vector& weight, float eps, RowRange rows,
+                         Operand& out) {
+  auto& operand = static_cast<CpuOperand&>(out);
+  const int64_t cols = In(x).cols;
+  SYSONE_CHECK(
+      operand.cols == cols && rows.count <= operand.rows && rows.first + rows.count <= In(x).rows,
+      "norm shapes do not fit");
+  ForRows(rows.count, 2 * cols, [&](int64_t i, int thread) {
+    float* const to = Target(operand, i, thread);
+    rows_.rms_norm(In(x).Row(rows.first + i), In(weight), cols, eps, to);
+    Encode(operand, i, 0, cols, to);
+  });
+}
+
+void CpuBackend::MatMul(const Operand& x, const Weight& weight, const Vector* bias, int32_t rows,
+                        Tensor& out) {
+  const auto& operand = static_cast<const CpuOperand&>(x);
+  CheckProduct(operand, weight, {0, rows}, Out(out));
+  engine_->Multiply({&operand, &weight, bias ? In(*bias) : nullptr, rows, Out(out).Row(0),
+                     Out(out).stride, false});
+}
+
+void CpuBackend::MatMulAdd(const Operand& x, const Weight& weight, RowRange rows, Tensor& sum) {
+  const auto& operand = static_cast<const CpuOperand&>(x);
+  CheckProduct(operand, weight, rows, Out(sum));
+  engine_->Multiply(
+      {&operand, &weight, nullptr, rows.count, Out(sum).Row(rows.first), Out(sum).stride, true});
+}
+
+void CpuBackend::NormRope(Tensor& qkv, const AttentionShape& shape, const RopeTable& rope,
+                          const Vector* q_norm, const Vector* k_norm, float eps,
+                          const PassPlan& plan) {
+  const auto& table = static_cast<const CpuRope&>(rope);
+  const int32_t dim = shape.head_dim;
+  SYSONE_CHECK(Out(qkv).cols == shape.qkv_cols() && table.cos.cols * 2 == dim &&
+                   plan.rows() <= Out(qkv).rows,
+               "rope shapes do not fit");
+  ForRows(plan.rows(), 2 * shape.qkv_cols(), [&](int64_t r, int) {
+    const int64_t position = plan.positions[static_cast<size_t>(r)];
+    CheckRow(position, table.cos.rows);
+    for (int32_t h = 0; h < shape.heads + shape.kv_heads; ++h) {
+      float* const head = Out(qkv).Row(r) + h * dim;
+      const Vector* const norm = h < shape.heads ? q_norm : k_norm;
+      if (norm) rows_.rms_norm(head, In(*norm), dim, eps, head);
+      rows_.rotate(head, table.cos.Row(position), table.sin.Row(position), dim / 2);
+    }
+  });
+}
+
+void CpuBackend::Attention(const Tensor& qkv, const AttentionShape& shape, const PassPlan& plan,
+                           KvStore& store, Operand& out) {
+  auto& kv = static_cast<CpuKvStore&>(store);
+  auto& operand = static_cast<CpuOperand&>(out);
+  const int32_t group = shape.heads / shape.kv_heads;
+  SYSONE_CHECK(In(qkv).cols == shape.qkv_cols() && operand.cols == shape.q_cols() &&
+                   kv.keys.cols == shape.kv_cols() && plan.rows() <= operand.rows &&
+                   shape.heads % shape.kv_heads == 0 && group <= kMaxQueries &&
+                   shape.head_dim <= kMaxHeadDim,
+               "attention shapes do not fit");
+  ForRows(plan.rows(), 4 * shape.kv_cols(), [&](int64_t r, int) {
+    const int64_t to = plan.kv_rows[static_cast<size_t>(r)];
+    CheckRow(to, kv.keys.rows);
+    const float* const key = In(qkv).Row(r) + shape.q_cols();
+    std::copy_n(key, shape.kv_cols(), kv.keys.Row(to));
+    std::copy_n(key + shape.kv_cols(), shape.kv_cols(), kv.values.Row(to));
+  });
+
+  tiles_.clear();
+  const int32_t tile_rows = TileRows(shape);
+  for (size_t i = 0; i < plan.runs.size(); ++i)
+    for (int32_t first = 0; first < plan.runs[i].rows; first += tile_rows)
+      tiles_.push_back({static_cast<int32_t>(i), first});
+  const int64_t items = std::ssize(tiles_) * shape.kv_heads;
+  pool_.ParallelFor(items, [&](int64_t item, int thread) {
+    // The last tiles of a run see most keys: begin with them, so that no thread ends on a long one.
+    const TileOfRun& at = tiles_[static_cast<size_t>((items - 1 - item) / shape.kv_heads)];
+    const int64_t kv_head = item % shape.kv_heads;
+    const AttentionRun& run = plan.runs[static_cast<size_t>(at.run)];
+    const int64_t row = run.first_row + at.first, head_col = kv_head * group * shape.head_dim;
+    AttentionTile tile;
+    tile.q = In(qkv).Row(row) + head_col;
+    tile.q_stride = In(qkv).stride;
+    tile.rows = std::min(tile_rows, run.rows - at.first);
+    tile.group = group;
+    tile.head_dim = shape.head_dim;
+    tile.scale = shape.scale;
+    tile.first_position = run.first_position + at.first;
+    tile.spans = plan.spans.data() + run.first_span;
+    tile.keys = kv.keys.Row(0) + kv_head * shape.head_dim;
+    tile.values = kv.values.Row(0) + kv_head * shape.head_dim;
+    tile.kv_stride = kv.keys.stride;
+    tile.scratch = attention_scratch_[static_cast<size_t>(thread)].As<float>();
+    if (operand.encoding == Dtype::kFloat32) {
+      tile.out = operand.f32.Row(row) + head_col;
+      tile.out_stride = operand.f32.stride;
+      attention_.attend(tile);
+      return;
+    }
+    tile.out = tile.scratch + kAttentionScratch;
+    tile.out_stride = int64_t{group} * shape.head_dim;
+    attention_.attend(tile);
+    for (int32_t r = 0; r < tile.rows; ++r)
+      Encode(operand, row + r, head_col, tile.out_stride, tile.out + r * tile.out_stride);
+  });
+}
+
+void CpuBackend::GatedSilu(const Tensor& gate_up, int32_t rows, Operand& out) {
+  auto& operand = static_cast<CpuOperand&>(out);
+  const int64_t cols = operand.cols;
+  SYSONE_CHECK(In(gate_up).cols == 2 * cols && rows <= operand.rows && rows <= In(gate_up).rows,
+               "gate shapes do not fit");
+  ForRows(rows, 8 * cols, [&](int64_t r, int thread) {
+    float* const to = Target(operand, r, thread);
+    rows_.gated_silu(In(gate_up).Row(r), In(gate_up).Row(r) + cols, cols, to);
+    Encode(operand, r, 0, cols, to);
+  });
+}
+
+void CpuBackend::SelectRows(const Tensor& x, std::span<const int32_t> rows, Tensor& out) {
+  SYSONE_CHECK(In(x).cols == Out(out).cols && std::ssize(rows) <= Out(out).rows,
+               "shapes do not fit");
+  for (size_t i = 0; i < rows.size(); ++i) {
+    CheckRow(rows[i], In(x).rows);
+    std::copy_n(In(x).Row(rows[i]), In(x).cols, Out(out).Row(static_cast<int64_t>(i)));
+  }
+}
+
+void CpuBackend::FinalNorm(const Tensor& x, const Vector& weight, float eps, int32_t rows,
+                           Tensor& out) {
+  SYSONE_CHECK(In(x).cols == Out(out).cols && rows <= Out(out).rows && rows <= In(x).rows,
+               "norm shapes do not fit");
+  ForRows(rows, 2 * In(x).cols, [&](int64_t r, int) {
+    rows_.rms_norm(In(x).Row(r), In(weight), In(x).cols, eps, Out(out).Row(r));
+  });
+}
+
+void CpuBackend::LabelLogits(const Tensor& x, const Table& head, std::span<const int32_t> row_of,
+                             std::span<const TokenId> ids, std::span<float> out) {
+  const auto& table = static_cast<const CpuTable&>(head);
+  SYSONE_CHECK(table.cols == In(x).cols && row_of.size() == ids.size() && out.size() >= ids.size(),
+               "label shapes do not fit");
+  ForRows(std::ssize(ids), table.cols, [&](int64_t item, int) {
+    const auto i = static_cast<size_t>(item);
+    CheckRow(row_of[i], In(x).rows);
+    CheckRow(ids[i], table.rows);
+    out[i] = HeadLogit(In(x).Row(row_of[i]), table, ids[i]);
+  });
+}
+
+void CpuBackend::SummarizeHead(const Tensor& x, const Table& head, int32_t rows,
+                               std::span<HeadSummary> out) {
+  const auto& table = static_cast<const CpuTable&>(head);
+  SYSONE_CHECK(
+      table.cols == In(x).cols && rows <= In(x).rows && rows <= std::ssize(out) && table.rows > 0,
+      "head shapes do not fit");
+  const int64_t piece_count = (table.rows + kHeadPiece - 1) / kHeadPiece;
+  pieces_.resize(static_cast<size_t>(piece_count * rows));
+  pool_.ParallelFor(piece_count, [&](int64_t piece, int) {
+    const int64_t first = piece * kHeadPiece, count = std::min(kHeadPiece, table.rows - first);
+    float logits[kHeadPiece];
+    for (int64_t r = 0; r < rows; ++r) {
+      for (int64_t v = 0; v < count; ++v) logits[v] = HeadLogit(In(x).Row(r), table, first + v);
+      const float* const largest = std::max_element(logits, logits + count);
+      pieces_[static_cast<size_t>(piece * rows + r)] = {
+          *largest, static_cast<TokenId>(first + (largest - logits)),
+          rows_.sum_exp(logits, count, *largest)};
+    }
+  });
+  for (int64_t r = 0; r < rows; ++r) {
+    HeadPiece best = pieces_[static_cast<size_t>(r)];
+    for (int64_t p = 1; p < piece_count; ++p) {
+      const HeadPiece& piece = pieces_[static_cast<size_t>(p * rows + r)];
+      if (piece.largest > best.largest) best = piece;
+    }
+    double total = 0;
+    for (int64_t p = 0; p < piece_count; ++p) {
+      const HeadPiece& piece = pieces_[static_cast<size_t>(p * rows + r)];
+      total += std::exp(static_cast<double>(piece.largest) - best.largest) * piece.sum_exp;
+    }
+    out[static_cast<size_t>(r)] = {static_cast<float>(best.largest + std::log(total)), best.argmax};
+  }
+}
+
+void CpuBackend::Upload(std::span<const float> values, int32_t rows, Tensor& out) {
+  const int64_t cols = Out(out).cols;
+  SYSONE_CHECK(rows <= Out(out).rows && rows * cols <= std::ssize(values), "shapes do not fit");
+  for (int64_t r = 0; r < rows; ++r) std::copy_n(values.data() + r * cols, cols, Out(out).Row(r));
+}
+
+void CpuBackend::Download(const Tensor& x, int32_t rows, std::span<float> out) {
+  SYSONE_CHECK(rows <= In(x).rows && rows * In(x).cols <= std::ssize(out), "shapes do not fit");
+  for (int64_t r = 0; r < rows; ++r)
+    std::copy_n(In(x).Row(r), In(x).cols, out.data() + r * In(x).cols);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Backend>> MakeCpuBackend(Dtype dtype, int threads, const std::string& isa) {
+  SYSONE_ASSIGN_OR_RETURN(const int64_t targets, IsaTargets(isa));
+  if (threads < 0) return Error(Code::kInvalidArgument, "threads is %d; give 0 or more", threads);
+  auto backend =
+      std::make_unique<CpuBackend>(dtype, threads > 0 ? threads : AllowedThreads(), targets);
+  backend->set_engine(MakePanelMatMul(dtype, targets, backend->pool()));
+  return std::unique_ptr<Backend>(std::move(backend));
+}
+
+}  // namespace sysone

@@ -1,0 +1,100 @@
+// The vector kernels as plain function pointers, one table an instruction set. No threads and no
+// allocation in here: the backend splits the work, and hands every call its own memory.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/backend.h"
+
+namespace sysone {
+
+// --- Matrix products
+// -----------------------------------------------------------------------------------------------------
+// Weights lie in panels: panel p holds output columns [p * panel_cols, (p + 1) * panel_cols), zeros
+// past the last one, as [in_cols][panel_cols]. In bfloat16 the two vectors of a panel row are
+// interleaved (element 2i is column i, 2i + 1 is column panel_cols / 2 + i), because the halves of
+// 32-bit lanes widen without a shuffle.
+
+// Rows that are multiplied at a time, so that their part of the activations stays in the
+// second-level cache, and columns.
+inline constexpr int64_t kBlockRows = 192;
+inline constexpr int64_t kBlockCols = 128;
+inline constexpr int64_t kProductScratch = kBlockRows * kBlockCols;  // floats
+
+struct PanelProduct {
+  const float* a = nullptr;  // [rows, k]
+  int64_t a_stride = 0;
+  int64_t rows = 0;
+  int64_t k = 0;
+  const void* panels = nullptr;  // all panels of the weight
+  int64_t first_panel = 0;       // the part to compute: [first_panel, end_panel)
+  int64_t end_panel = 0;
+  int64_t cols = 0;             // of the whole weight
+  const float* bias = nullptr;  // [cols] or null
+  float* out = nullptr;         // [rows, cols]
+  int64_t out_stride = 0;
+  bool add = false;          // out += instead of out =
+  float* scratch = nullptr;  // [kProductScratch], 64-byte aligned
+};
+
+struct MatMulKernels {
+  int64_t panel_cols = 0;  // 8 … 32
+  // rows[panel_cols][k] (absent ones zero) to one panel.
+  void (*pack_f32)(const float* rows, int64_t k, void* panel) = nullptr;
+  void (*pack_bf16)(const float* rows, int64_t k, void* panel) = nullptr;
+  void (*multiply_f32)(const PanelProduct& product) = nullptr;
+  void (*multiply_bf16)(const PanelProduct& product) = nullptr;
+};
+const MatMulKernels& GetMatMulKernels(int64_t targets);
+
+// --- Single rows
+// ---------------------------------------------------------------------------------------------------------
+struct RowKernels {
+  // out may be x.
+  void (*rms_norm)(const float* x, const float* weight, int64_t n, float eps, float* out) = nullptr;
+  void (*rotate)(float* x, const float* cos, const float* sin, int64_t half) = nullptr;
+  void (*gated_silu)(const float* gate, const float* up, int64_t n, float* out) = nullptr;
+  void (*widen)(const uint16_t* bf16, int64_t n, float* out) = nullptr;
+  void (*narrow)(const float* x, int64_t n, uint16_t* bf16) = nullptr;
+  float (*dot_f32)(const float* x, const float* w, int64_t n) = nullptr;
+  float (*dot_bf16)(const float* x, const uint16_t* w, int64_t n) = nullptr;
+  float (*sum_exp)(const float* x, int64_t n, float largest) = nullptr;  // Σ exp(x - largest)
+};
+const RowKernels& GetRowKernels(int64_t targets);
+
+// --- Attention
+// -----------------------------------------------------------------------------------------------------------
+// Some consecutive rows of one run, and the query heads that share one key/value head.
+inline constexpr int64_t kMaxQueries = 64;  // rows * group of one tile
+inline constexpr int64_t kMaxHeadDim = 256;
+
+struct AttentionTile {
+  const float* q = nullptr;  // [rows, group * head_dim]
+  int64_t q_stride = 0;
+  int32_t rows = 0;
+  int32_t group = 0;
+  int32_t head_dim = 0;
+  float scale = 0;
+  int32_t first_position = 0;     // of the first row
+  const KvSpan* spans = nullptr;  // hold position 0 … first_position + rows - 1, in order
+  const float* keys = nullptr;    // the head's part of row 0 of the store
+  const float* values = nullptr;
+  int64_t kv_stride = 0;
+  float* out = nullptr;  // [rows, group * head_dim]
+  int64_t out_stride = 0;
+  float* scratch = nullptr;  // [kAttentionScratch], 64-byte aligned
+};
+
+// Keys that are looked at together, at multiples of this in the sequence: the order of all sums
+// hangs on positions alone.
+inline constexpr int64_t kKeyBlock = 64;
+inline constexpr int64_t kAttentionScratch =
+    kMaxQueries * (2 * kMaxHeadDim + kKeyBlock + 1 + 16) + 2 * kKeyBlock * kMaxHeadDim;
+
+struct AttentionKernels {
+  void (*attend)(const AttentionTile& tile) = nullptr;
+};
+const AttentionKernels& GetAttentionKernels(int64_t targets);
+
+}  // namespace sysone
