@@ -276,6 +276,10 @@ ChatTemplate::~ChatTemplate() = default;
 
 Result<std::shared_ptr<const ChatTemplate>> ChatTemplate::Compile(
     const std::string& text, const std::map<std::string, std::string>& special_tokens) {
+  if (text.empty())
+    return Error(Code::kUnsupported,
+                 "the checkpoint has no chat template (chat_template.jinja, 'chat_template' in "
+                 "tokenizer_config.json, or tokenizer.chat_template in a GGUF file)");
   const Interpreter& python = TheInterpreter();
   SYSONE_RETURN_IF_ERROR(python.status);
   auto impl = std::make_unique<Impl>();

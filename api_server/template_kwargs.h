@@ -1,4 +1,5 @@
-// The arguments of a chat template that a server or a request may set, and how they are laid over each other.
+// The arguments of a chat template that a server or a request may set, and how they are laid over
+// each other.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -8,7 +9,8 @@
 
 namespace sysone {
 
-// Why this argument cannot be set, as the rest of a sentence that begins with its name; nullptr when it can.
+// Why this argument cannot be set, as the rest of a sentence that begins with its name; nullptr
+// when it can.
 const char* TemplateKwargProblem(std::string_view key, const Json& value);
 
 // `over` laid over `base`, member by member; each is an object or null. Always an object.

@@ -36,8 +36,8 @@ struct RequestProblem {
 template <class T>
 using OrProblem = std::variant<T, RequestProblem>;
 
-// "questions.team.criteria" of {"body", "questions", "team", "criteria"}, "body" of {"body"}: how messages name a field.
-// Long keys, which are the client's, are cut.
+// "questions.team.criteria" of {"body", "questions", "team", "criteria"}, "body" of {"body"}: how
+// messages name a field. Long keys, which are the client's, are cut.
 std::string PathOf(const std::vector<ValidationIssue::LocPart>& loc);
 
 // `text` when short, else its beginning, cut between characters, and "…".

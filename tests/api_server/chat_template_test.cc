@@ -84,6 +84,13 @@ TEST(ChatTemplate, SaysWhereATemplateDoesNotCompile) {
       << compiled.status().message();
 }
 
+TEST(ChatTemplate, SaysThatACheckpointHasNone) {
+  const auto compiled = ChatTemplate::Compile("", {});
+  ASSERT_FALSE(compiled.ok());
+  EXPECT_EQ(compiled.status().code(), Code::kUnsupported);
+  EXPECT_NE(compiled.status().message().find("no chat template"), std::string::npos);
+}
+
 TEST(ChatTemplate, HandsOnTheTemplatesOwnWordsWhenItRefuses) {
   const Result<std::string> text = RenderUser("{{ raise_exception('roles must alternate') }}");
   ASSERT_FALSE(text.ok());
