@@ -1,0 +1,283 @@
+// The load board, and placement over simulated loads.
+// SPDX-License-Identifier: Apache-2.0
+#include "shm_arena/placement.h"
+
+#include <cmath>
+#include <deque>
+#include <random>
+#include <thread>
+
+#include "tests/shm_arena/test_arena.h"
+
+namespace sysone {
+namespace {
+
+constexpr GroupId G(uint32_t index) { return static_cast<GroupId>(index); }
+
+BoardSnapshot Board(std::initializer_list<GroupLoad> groups) {
+  BoardSnapshot board;
+  for (const GroupLoad& group : groups) board.groups[board.group_count++] = group;
+  return board;
+}
+
+GroupLoad Ready(int64_t outstanding, float rate = 1000) {
+  GroupLoad load;
+  load.state = GroupState::kReady;
+  load.max_model_len = 8192;
+  load.tokens_per_second = rate;
+  load.outstanding_tokens = outstanding;
+  load.outstanding_jobs = outstanding == 0 ? 0 : 1;
+  return load;
+}
+
+GroupLoad In(GroupState state) {
+  GroupLoad load = Ready(0);
+  load.state = state;
+  return load;
+}
+
+constexpr JobDemand kJob = {.tokens = 100, .longest_sequence = 100};
+
+TEST(PlacementTest, OnlyReadyGroupsThatCanHoldTheLongestSequenceAreChosen) {
+  EXPECT_EQ(PlaceJob(Board({}), kJob, 0), std::nullopt);
+  EXPECT_EQ(
+      PlaceJob(Board({In(GroupState::kLoading), In(GroupState::kDraining), In(GroupState::kDead)}),
+               kJob, 0),
+      std::nullopt);
+  for (uint32_t rotation = 0; rotation < 4; ++rotation) {
+    EXPECT_EQ(PlaceJob(Board({In(GroupState::kDead), Ready(5000), In(GroupState::kLoading)}), kJob,
+                       rotation),
+              G(1));
+    EXPECT_EQ(
+        PlaceJob(Board({Ready(0), Ready(0)}), {.tokens = 10, .longest_sequence = 8193}, rotation),
+        std::nullopt);
+    BoardSnapshot longer = Board({Ready(0), Ready(90000)});
+    longer.groups[1].max_model_len = 16384;
+    EXPECT_EQ(PlaceJob(longer, {.tokens = 10, .longest_sequence = 8193}, rotation), G(1));
+  }
+}
+
+TEST(PlacementTest, LeastWorkInTimeWinsNotInTokens) {
+  for (uint32_t rotation = 0; rotation < 4; ++rotation) {
+    EXPECT_EQ(PlaceJob(Board({Ready(3000), Ready(1000)}), kJob, rotation), G(1));
+    // 8000 tokens at 10000/s end before 2000 at 1000/s.
+    EXPECT_EQ(PlaceJob(Board({Ready(2000, 1000), Ready(8000, 10000)}), kJob, rotation), G(1));
+    // Both idle: the job itself ends sooner on the fast one.
+    EXPECT_EQ(PlaceJob(Board({Ready(0, 1000), Ready(0, 10000)}), kJob, rotation), G(1));
+    // Unknown rates: tokens.
+    EXPECT_EQ(PlaceJob(Board({Ready(3000, 0), Ready(1000, 0)}), kJob, rotation), G(1));
+    // One unknown rate counts as the mean of the others.
+    EXPECT_EQ(PlaceJob(Board({Ready(3000, 500), Ready(1000, 0)}), kJob, rotation), G(1));
+  }
+}
+
+TEST(PlacementTest, NearEqualsTakeTurnsAndOthersDoNot) {
+  // 5 % of 10100 = 505 tokens.
+  for (const int64_t other : {10000, 10500, 9600}) {
+    const BoardSnapshot board = Board({Ready(10000), Ready(other), Ready(20000)});
+    EXPECT_NE(PlaceJob(board, kJob, 0), PlaceJob(board, kJob, 1)) << other;
+    EXPECT_NE(PlaceJob(board, kJob, 0), G(2));
+    EXPECT_NE(PlaceJob(board, kJob, 1), G(2));
+  }
+  for (const int64_t other : {10600, 20000}) {
+    const BoardSnapshot board = Board({Ready(10000), Ready(other)});
+    EXPECT_EQ(PlaceJob(board, kJob, 0), G(0)) << other;
+    EXPECT_EQ(PlaceJob(board, kJob, 1), G(0)) << other;
+  }
+  // 64 tokens.
+  EXPECT_NE(PlaceJob(Board({Ready(0), Ready(60)}), kJob, 0),
+            PlaceJob(Board({Ready(0), Ready(60)}), kJob, 1));
+  EXPECT_EQ(PlaceJob(Board({Ready(0), Ready(70)}), kJob, 1), G(0));
+}
+
+TEST(PlacementTest, TheExcludedGroupIsTakenOnlyWhenNoOtherCan) {
+  EXPECT_EQ(PlaceJob(Board({Ready(0), Ready(90000)}), kJob, 0, G(0)), G(1));
+  EXPECT_EQ(PlaceJob(Board({Ready(0), In(GroupState::kDead)}), kJob, 0, G(0)), G(0));
+}
+
+// Groups that work off their queue at their rate while jobs arrive; the same arithmetic as the board's.
+struct Simulation {
+  explicit Simulation(std::vector<double> group_rates)
+      : rates(std::move(group_rates)),
+        queued(rates.size()),
+        jobs(rates.size()),
+        tokens(rates.size()) {}
+  void Arrive(int64_t job_tokens) {
+    BoardSnapshot board;
+    for (size_t g = 0; g < rates.size(); ++g) {
+      board.groups[board.group_count++] =
+          Ready(std::llround(queued[g]), static_cast<float>(rates[g]));
+    }
+    const JobDemand job = {job_tokens, 100};
+    const uint32_t group = Index(*PlaceJob(board, job, rotation++));
+    queued[group] += static_cast<double>(job_tokens);
+    ++jobs[group];
+    tokens[group] += static_cast<double>(job_tokens);
+    worst_wait = std::max(worst_wait, queued[group] / rates[group]);
+  }
+  void Pass(double seconds) {
+    for (size_t g = 0; g < rates.size(); ++g)
+      queued[g] = std::max(0.0, queued[g] - seconds * rates[g]);
+  }
+  std::vector<double> rates, queued;
+  std::vector<int> jobs;
+  std::vector<double> tokens;
+  uint32_t rotation = 0;
+  double worst_wait = 0;
+};
+
+TEST(PlacementSimulationTest, TwoEqualGroupsShareTheJobsEvenlyWhenIdleAndWhenLoaded) {
+  for (const double load : {0.1, 0.9}) {
+    Simulation simulation({1000, 1000});
+    for (int n = 0; n < 2000; ++n) {
+      simulation.Arrive(100);
+      simulation.Pass(100 / (2000 * load));
+    }
+    EXPECT_NEAR(simulation.jobs[0], 1000, 100) << load;  // 50 % ± 5 % of all
+  }
+}
+
+TEST(PlacementSimulationTest, SkewedJobSizesAreBalancedByTokens) {
+  Simulation simulation({1000, 1000, 1000});
+  std::mt19937 random(3);
+  double total = 0;
+  for (int n = 0; n < 3000; ++n) {
+    const int64_t tokens = random() % 10 == 0 ? 3000 : 50;  // one in ten is sixty times longer
+    simulation.Arrive(tokens);
+    total += static_cast<double>(tokens);
+    simulation.Pass(static_cast<double>(tokens) / 3300);  // 110 % load: queues grow
+  }
+  // Queues differ by at most one long job and the near-equal band.
+  const auto [least, most] =
+      std::minmax_element(simulation.queued.begin(), simulation.queued.end());
+  EXPECT_LE(*most - *least, 3000 + 0.05 * *most + 64);
+  for (const double tokens : simulation.tokens) EXPECT_NEAR(tokens, total / 3, total / 3 * 0.05);
+}
+
+TEST(PlacementSimulationTest, UnequalGroupsGetWorkInProportionToTheirRate) {
+  Simulation simulation({4000, 1000});
+  for (int n = 0; n < 5000; ++n) {
+    simulation.Arrive(100);
+    simulation.Pass(100.0 / 5000);  // full load
+  }
+  EXPECT_NEAR(simulation.tokens[0] / simulation.tokens[1], 4.0, 0.4);
+}
+
+TEST(PlacementSimulationTest, ABurstSpreadsSoThatNoGroupWaitsMuchLongerThanTheMean) {
+  Simulation simulation({1000, 1000, 1000, 1000});
+  for (int n = 0; n < 400; ++n) simulation.Arrive(100);
+  // 40000 tokens over 4000/s are 10 s; the band of near-equals adds its 5 %, and one job.
+  EXPECT_LE(simulation.worst_wait, 10 * 1.05 + 0.1 + 0.064);
+}
+
+// ---- admission ----
+
+TEST(AdmissionTest, WithoutBoundsAndDeadlineEverythingIsAdmitted) {
+  EXPECT_TRUE(AdmitJob(Board({Ready(1'000'000'000)}), G(0), kJob, 0, 0, {}).status.ok());
+}
+
+TEST(AdmissionTest, TheBoundOnRequestsCountsAllGroups) {
+  const AdmissionLimits limits = {.max_queued_requests = 2};
+  EXPECT_TRUE(AdmitJob(Board({Ready(10), Ready(0)}), G(1), kJob, 0, 0, limits).status.ok());
+  const AdmissionVerdict refused =
+      AdmitJob(Board({Ready(1000), Ready(3000)}), G(1), kJob, 0, 0, limits);
+  EXPECT_EQ(refused.status.code(), Code::kUnavailable);
+  EXPECT_FALSE(refused.refused_by_deadline);
+  EXPECT_NEAR(static_cast<double>(refused.retry_after_us), 1e6,
+              2);  // a mean job of 2000 tokens at 2000 tokens/s
+}
+
+TEST(AdmissionTest, TheBoundOnTokensAdmitsAJobLargerThanItselfOnlyWhenNothingWaits) {
+  const AdmissionLimits limits = {.max_queued_tokens = 1000};
+  EXPECT_TRUE(AdmitJob(Board({Ready(900)}), G(0), kJob, 0, 0, limits).status.ok());
+  const AdmissionVerdict refused = AdmitJob(Board({Ready(901)}), G(0), kJob, 0, 0, limits);
+  EXPECT_EQ(refused.status.code(), Code::kUnavailable);
+  EXPECT_GT(refused.retry_after_us, 0);
+  EXPECT_TRUE(AdmitJob(Board({Ready(0)}), G(0), {.tokens = 5000}, 0, 0, limits).status.ok());
+  EXPECT_FALSE(AdmitJob(Board({Ready(1)}), G(0), {.tokens = 5000}, 0, 0, limits).status.ok());
+}
+
+TEST(AdmissionTest, AJobWhoseWaitPassesItsDeadlineIsRefusedAtOnce) {
+  const BoardSnapshot board = Board({Ready(5000)});  // 5 s
+  EXPECT_EQ(ExpectedWaitUs(board.groups[0]), 5'000'000);
+  EXPECT_TRUE(AdmitJob(board, G(0), kJob, 1'000'000, 6'000'000, {}).status.ok());
+  const AdmissionVerdict refused = AdmitJob(board, G(0), kJob, 1'000'001, 6'000'000, {});
+  EXPECT_EQ(refused.status.code(), Code::kUnavailable);
+  EXPECT_TRUE(refused.refused_by_deadline);
+  EXPECT_EQ(refused.retry_after_us, 1);
+  // Nothing is known of the rate: no reason to refuse.
+  EXPECT_TRUE(AdmitJob(Board({Ready(5000, 0)}), G(0), kJob, 0, 1, {}).status.ok());
+}
+
+// ---- load board ----
+
+TEST(LoadBoardTest, ReadersSumOverTheRowsAndAZeroedRowIsGone) {
+  Arena arena = Arena::InMemory(SmallConfig());
+  const ProcessId a = AddProcess(arena, ProcessRole::kApiServer, 0);
+  const ProcessId b = AddProcess(arena, ProcessRole::kApiServer, 1);
+  LoadBoard board = arena.board();
+  board.StartGroup(kGroup1);
+  board.Add(a, kGroup1, 100);
+  board.Add(a, kGroup1, 50);
+  board.Add(b, kGroup1, 7);
+  board.Subtract(a, kGroup1, 50);
+  EXPECT_EQ(board.Read(kGroup1).outstanding_tokens, 107);
+  EXPECT_EQ(board.Read(kGroup1).outstanding_jobs, 2);
+  EXPECT_EQ(board.Read(kGroup0).outstanding_jobs, 0);
+  const BoardSnapshot snapshot = board.Snapshot();
+  EXPECT_EQ(snapshot.group_count, 2u);
+  EXPECT_EQ(snapshot.groups[0].state, GroupState::kAbsent);
+  EXPECT_EQ(snapshot.groups[1].outstanding_tokens, 107);
+  board.ZeroRow(a);
+  EXPECT_EQ(board.Read(kGroup1).outstanding_tokens, 7);
+}
+
+TEST(LoadBoardTest, ManyThreadsOfOneServerLeaveNoDrift) {
+  Arena arena = Arena::InMemory(SmallConfig());
+  const ProcessId id = AddProcess(arena, ProcessRole::kApiServer, 0);
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&] {
+      for (int n = 0; n < 2000; ++n) {
+        OutstandingLoad load(arena.board(), id, kGroup0, n);
+        OutstandingLoad moved = std::move(load);
+        if (n % 2 == 0) moved = OutstandingLoad(arena.board(), id, kGroup1, 3);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const GroupId group : {kGroup0, kGroup1}) {
+    EXPECT_EQ(arena.board().Read(group).outstanding_tokens, 0);
+    EXPECT_EQ(arena.board().Read(group).outstanding_jobs, 0);
+  }
+}
+
+TEST(LoadBoardTest, TheRateFollowsTheBatchesAndIsForgottenAtARestart) {
+  Arena arena = Arena::InMemory(SmallConfig());
+  LoadBoard board = arena.board();
+  board.StartGroup(kGroup0);
+  EXPECT_EQ(board.Read(kGroup0).tokens_per_second, 0);
+  board.RecordBatch(kGroup0, 2, 1000, 1'000'000);
+  EXPECT_FLOAT_EQ(board.Read(kGroup0).tokens_per_second, 1000);
+  board.RecordBatch(kGroup0, 0, 0, 0);  // an empty pass says nothing of the rate
+  EXPECT_FLOAT_EQ(board.Read(kGroup0).tokens_per_second, 1000);
+  for (int n = 0; n < 100; ++n) board.RecordBatch(kGroup0, 1, 4000, 1'000'000);
+  EXPECT_NEAR(board.Read(kGroup0).tokens_per_second, 4000, 10);  // 3000 · (15/16)^100 < 5
+  board.GroupReady(kGroup0, static_cast<ProcessId>(5), 777);
+  const GroupLoad ready = board.Read(kGroup0);
+  EXPECT_EQ(ready.state, GroupState::kReady);
+  EXPECT_EQ(ready.worker_process, static_cast<ProcessId>(5));
+  EXPECT_EQ(ready.max_model_len, 777u);
+  EXPECT_EQ(ready.total_jobs, 102u);
+  EXPECT_EQ(ready.total_tokens, 401'000u);
+  EXPECT_EQ(ready.total_batches, 102u);
+  board.StartGroup(kGroup0);
+  const GroupLoad again = board.Read(kGroup0);
+  EXPECT_EQ(again.state, GroupState::kLoading);
+  EXPECT_EQ(again.incarnation, 2u);
+  EXPECT_EQ(again.tokens_per_second, 0);
+  EXPECT_EQ(again.total_jobs, 102u) << "totals survive, as counters must";
+}
+
+}  // namespace
+}  // namespace sysone
