@@ -3,7 +3,8 @@
 // Blocks start at multiples of kKeyBlock in the sequence, keys are taken in order of position, and
 // a query never touches a key or value that it does not see. So its result hangs on its own
 // sequence alone, however the sequence is cut into runs, spans and tiles, and wherever in the store
-// its rows lie. SPDX-License-Identifier: Apache-2.0
+// its rows lie.
+// SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cstdint>
 #include <limits>

@@ -1,6 +1,7 @@
 // Zeroed memory for weights and activations: anonymous (a mapped file could be evicted), in 2 MiB
 // pages where the kernel has them (+25–70 % read bandwidth on weights), resident from the start so
-// that no pass pays for page faults. SPDX-License-Identifier: Apache-2.0
+// that no pass pays for page faults.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstddef>

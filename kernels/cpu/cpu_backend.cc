@@ -1,5 +1,6 @@
 // Splits every operation among the threads of a pool and calls the kernels of the chosen
-// instruction set. SPDX-License-Identifier: Apache-2.0
+// instruction set.
+// SPDX-License-Identifier: Apache-2.0
 #include "kernels/cpu/cpu_backend.h"
 
 #include <algorithm>

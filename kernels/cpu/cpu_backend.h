@@ -1,5 +1,6 @@
 // The backend for CPUs: vector kernels for whatever instruction set the host has, weights in
-// bfloat16 or float32, activations in float32. SPDX-License-Identifier: Apache-2.0
+// bfloat16 or float32, activations in float32.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <memory>

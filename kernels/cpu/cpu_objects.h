@@ -26,6 +26,7 @@ struct Rows {
   T* Row(int64_t r) const { return buffer.As<T>() + r * stride; }
 };
 
+// [cols], float32 whatever the weights are.
 struct CpuVector : Vector {
   explicit CpuVector(int64_t size) : values(1, size) {}
   Rows<float> values;
@@ -46,11 +47,13 @@ struct CpuTable : Table {
   Rows<uint16_t> bf16;
 };
 
+// cos and sin of every position, [positions, head_dim / 2] each.
 struct CpuRope : RopeTable {
   CpuRope(int64_t positions, int64_t half) : cos(positions, half), sin(positions, half) {}
   Rows<float> cos, sin;
 };
 
+// [rows, cols], float32 whatever the weights are.
 struct CpuTensor : Tensor {
   CpuTensor(int64_t rows, int64_t cols) : values(rows, cols) {}
   Rows<float> values;
@@ -66,11 +69,13 @@ struct CpuOperand : Operand {
   Rows<uint16_t> bf16;
 };
 
+// [rows, kv_heads * head_dim] each.
 struct CpuKvStore : KvStore {
   CpuKvStore(int64_t rows, int64_t cols) : keys(rows, cols), values(rows, cols) {}
   Rows<float> keys, values;
 };
 
+// What is behind a handle of this backend; handing it one of another backend's is our own mistake.
 inline const Rows<float>& In(const Tensor& tensor) {
   return static_cast<const CpuTensor&>(tensor).values;
 }

@@ -7,6 +7,7 @@
 
 namespace sysone {
 
+// The function of the best instruction set among `targets`, out of a table that Highway made.
 template <class Function, size_t kEntries>
 Function PickTarget(Function const (&table)[kEntries], int64_t targets) {
   if (kEntries == 1) return table[0];  // built for one target only

@@ -1,6 +1,7 @@
 // Which instruction set the vector kernels use. They are compiled for a few sets each and chosen
 // when a backend is made, by a mask of Highway targets that is passed along, so that one process
-// can hold backends of different sets (the tests do). SPDX-License-Identifier: Apache-2.0
+// can hold backends of different sets (the tests do).
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstddef>

@@ -92,9 +92,11 @@ inline constexpr int64_t kKeyBlock = 64;
 inline constexpr int64_t kAttentionScratch =
     kMaxQueries * (2 * kMaxHeadDim + kKeyBlock + 1 + 16) + 2 * kKeyBlock * kMaxHeadDim;
 
+// The attention kernel of one instruction set.
 struct AttentionKernels {
   void (*attend)(const AttentionTile& tile) = nullptr;
 };
+// The best one among `targets`, a set of Highway's bits.
 const AttentionKernels& GetAttentionKernels(int64_t targets);
 
 }  // namespace sysone

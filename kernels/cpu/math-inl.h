@@ -1,5 +1,6 @@
 // exp on vectors, and loops over arrays of any length. Included once a Highway target: see
-// foreach_target.h. SPDX-License-Identifier: Apache-2.0
+// foreach_target.h.
+// SPDX-License-Identifier: Apache-2.0
 #if defined(SYSONE_KERNELS_CPU_MATH_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef SYSONE_KERNELS_CPU_MATH_INL_H_
 #undef SYSONE_KERNELS_CPU_MATH_INL_H_
@@ -76,6 +77,7 @@ HWY_INLINE float SumProducts(size_t n, const Get& get) {
   return hn::GetLane(hn::SumOfLanes(d, sum));
 }
 
+// The first `count` lanes, at most kLanes; a whole vector goes the short way.
 HWY_INLINE VF LoadUpTo(const float* from, size_t count) {
   return count == kLanes ? hn::LoadU(DF(), from) : LoadPart(from, count);
 }

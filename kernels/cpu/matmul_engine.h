@@ -1,5 +1,6 @@
 // How the CPU backend multiplies: its own panels and register tiles everywhere, or oneDNN where
-// that is faster. SPDX-License-Identifier: Apache-2.0
+// that is faster.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <memory>

@@ -1,5 +1,6 @@
 // Matrix products with our own kernels: packs weights into panels, and splits a product among
-// threads by output columns. SPDX-License-Identifier: Apache-2.0
+// threads by output columns.
+// SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <vector>
 

@@ -8,8 +8,8 @@
 //   O3 owner waits until inside_ is 0 (acquire; pairs with the release of the leaving workers:
 //   their results are visible).
 // W1 writes inside_ and then reads phase_, O2/O3 write phase_ and then read inside_: both sides are
-// sequentially consistent, so at least one of them sees the other. SPDX-License-Identifier:
-// Apache-2.0
+// sequentially consistent, so at least one of them sees the other.
+// SPDX-License-Identifier: Apache-2.0
 #include "kernels/cpu/thread_pool.h"
 
 #include <pthread.h>

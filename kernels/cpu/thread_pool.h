@@ -1,6 +1,7 @@
 // The threads that share the work of one backend. A forward pass is a few hundred short parallel
 // loops, so a loop must start within a fraction of a microsecond: workers spin between loops and
-// park on a futex once nothing has come for a while. SPDX-License-Identifier: Apache-2.0
+// park on a futex once nothing has come for a while.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <atomic>

@@ -18,7 +18,7 @@ _LICENCE = "// SPDX-License-Identifier: Apache-2.0"
 _LICENCE_WITHIN = 30  # lines
 _TYPE = re.compile(r"^(?:template\s*<.*>\s*)?(?:class|struct|union|enum(?: class| struct)?)\s+(?:\[\[\w+\]\]\s*)?(\w+)")
 _FUNCTION = re.compile(r"(?:^|[\s&*>])(operator\s*[^\s\w(]+|\w+)\s*\(")
-_NO_FUNCTION = re.compile(r"^(?:using|typedef|friend|static_assert|extern\s+\"C\"|#|namespace|(?:inline )?constexpr [^(]*=)")
+_NO_FUNCTION = re.compile(r"^(?:[A-Z_]+\(|using|typedef|friend|static_assert|extern\s+\"C\"|#|namespace|(?:inline )?constexpr [^(]*=)")
 
 
 def _blank_strings_and_comments(line):

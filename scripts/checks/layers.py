@@ -48,6 +48,10 @@ _SYSTEM = set(
 _INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 
 
+def _is_third_party(header):
+    return any(fnmatch.fnmatch(header, pattern) for pattern, _ in _THIRD_PARTY)
+
+
 def _own_fault(root, folder, header):
     target = header.split("/")[0] if "/" in header else None
     if target is None or not (root / header).is_file():
@@ -79,7 +83,8 @@ def faults(root):
             continue
         content = (root / path).read_text(encoding="utf-8")
         for match in _INCLUDE.finditer(content):
-            own = match[1] == '"'
+            # Some libraries are included with quotes.
+            own = match[1] == '"' and not _is_third_party(match[2])
             fault = _own_fault(root, path.parts[0], match[2]) if own else _other_fault(path, match[2])
             if fault:
                 found.append(f"{path}:{content.count(chr(10), 0, match.start(2)) + 1}: {fault}")

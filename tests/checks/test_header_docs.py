@@ -30,6 +30,7 @@ def check(repo, body):
         "using Text = std::string;\nusing Reader = std::function<void(int)>;\n",
         "inline constexpr int kRows = 4;\ninline constexpr int kBytes = static_cast<int>(sizeof(int));\n",
         "static_assert(sizeof(int) == 4);\n",
+        "BEFORE_NAMESPACE();\n",
         'constexpr char kBrace[] = "{";\n',
     ],
 )

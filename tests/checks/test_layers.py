@@ -60,6 +60,12 @@ def test_a_third_party_header_stays_in_its_file(repo, header, right, wrong):
     assert found[0].startswith(f"{wrong}:1: <{header}> belongs in ")
 
 
+def test_quotes_do_not_hide_a_third_party_header(repo):
+    text = '#include "hwy/highway.h"\n'
+    assert layers.faults(repo({"kernels/cpu/row_kernels.cc": text})) == []
+    assert "belongs in kernels/cpu/* alone" in layers.faults(repo({"worker/row.cc": text}))[0]
+
+
 def test_a_library_that_is_not_listed_is_refused(repo):
     found = layers.faults(repo({"base/log.cc": "#include <spdlog/spdlog.h>\n"}))
     assert len(found) == 1

@@ -1,5 +1,6 @@
 // Attention of every backend against the reference, over head sizes, group sizes, and packed runs
-// that share spans. SPDX-License-Identifier: Apache-2.0
+// that share spans.
+// SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cmath>
 

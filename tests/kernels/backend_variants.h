@@ -1,6 +1,7 @@
 // Every backend of this host in every type and instruction set, beside a reference of the same
 // type, and the little that tests of all operations share: data, and ways to get exact values into
-// an Operand and out of it. SPDX-License-Identifier: Apache-2.0
+// an Operand and out of it.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <gtest/gtest.h>

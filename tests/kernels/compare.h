@@ -1,5 +1,6 @@
 // Comparisons of float arrays that cannot pass by accident: shapes must agree, NaN equals nothing,
-// infinities must match in sign. SPDX-License-Identifier: Apache-2.0
+// infinities must match in sign.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,5 +1,6 @@
 // MatMul and MatMulAdd of every backend against the reference, over sizes around every vector and
-// tile width. SPDX-License-Identifier: Apache-2.0
+// tile width.
+// SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cmath>
 
