@@ -26,7 +26,8 @@ const ServeFlag kFlags[] = {
     {"--dtype", &O::dtype, kModel, "auto|bfloat16|float32",
      "Type the weights are computed in. auto is bfloat16; float32 is the slow reference."},
     {"--max-model-len", &O::max_model_len, kModel, "TOKENS",
-     "Longest prompt that is accepted. 0: the model's own limit, at most 32768."},
+     "Longest prompt that is accepted. 0: the model's own limit, at most 32768 and at most "
+     "--max-num-batched-tokens."},
     {"--chat-template", &O::chat_template, kModel, "FILE",
      "File with a Jinja chat template to use instead of the model's own."},
     {"--default-chat-template-kwargs", &O::default_chat_template_kwargs, kModel, "JSON",

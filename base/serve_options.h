@@ -17,13 +17,11 @@ namespace sysone {
 // Every field's default is the flag's default; 0 or "" means "decided later", as the comment tells.
 struct ServeOptions {
   // Model
-  std::string model = "qwen2.5-coder-1.5b";  // a name, a file, a folder or a hub id
-  std::vector<std::string>
-      served_model_names;      // what clients may call it; empty: the model's own name
-  std::string dtype = "auto";  // auto | bfloat16 | float32
-  int64_t max_model_len =
-      0;  // tokens of one prompt; 0: the model's own, at most kMaxModelLenDefault
-  std::string chat_template;                 // file with a Jinja template; "": the model's own
+  std::string model = "qwen2.5-coder-1.5b";     // a name, a file, a folder or a hub id
+  std::vector<std::string> served_model_names;  // what clients may call it; empty: its own name
+  std::string dtype = "auto";                   // auto | bfloat16 | float32
+  int64_t max_model_len = 0;  // tokens of a prompt; 0: the model's, at most kMaxModelLenDefault
+  std::string chat_template;  // file with a Jinja template; "": the model's own
   std::string default_chat_template_kwargs;  // JSON object; "": none
 
   // HTTP

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "base/exit_codes.h"
 #include "base/log.h"
 #include "base/serve_options.h"
 #include "shm_arena/heartbeat.h"
@@ -14,22 +15,21 @@ int main(int argc, char** argv) {
   const auto parsed = sysone::ParseServeOptions("sysone-worker", args);
   if (!parsed.ok()) {
     fprintf(stderr, "sysone-worker: %s\n", parsed.status().message().c_str());
-    return 2;
+    return sysone::kExitUsage;
   }
   if (!parsed->text.empty()) {
     fputs(parsed->text.c_str(), stdout);
-    return 0;
+    return sysone::kExitOk;
   }
   const sysone::ServeOptions& options = parsed->options;
   if (options.role_index < 0 || options.run_dir.empty() || options.model_path.empty()) {
     fputs("sysone-worker: is started by `sysone serve`, which tells it its instance and model\n",
           stderr);
-    return 2;
+    return sysone::kExitUsage;
   }
   sysone::InitLog("worker-" + std::to_string(options.role_index), sysone::LogLevelOf(options));
   sysone::BlockStopSignals();
   const sysone::Status status = sysone::RunWorker(options);
-  if (status.ok()) return 0;
-  SYSONE_ERROR("%s", status.message().c_str());
-  return 1;
+  if (!status.ok()) SYSONE_ERROR("%s", status.message().c_str());
+  return sysone::ExitStatusOf(status);
 }
