@@ -56,6 +56,39 @@ Loc Under(Loc loc, ValidationIssue::LocPart part) {
   return loc;
 }
 
+bool IsUtf8(std::string_view text) {
+  for (size_t i = 0; i < text.size();) {
+    const auto byte = [&](size_t at) {
+      return at < text.size() ? static_cast<unsigned char>(text[at]) : 0u;
+    };
+    const uint32_t lead = byte(i);
+    const size_t length = lead < 0x80   ? 1
+                          : lead < 0xC2 ? 0
+                          : lead < 0xE0 ? 2
+                          : lead < 0xF0 ? 3
+                          : lead < 0xF5 ? 4
+                                        : 0;
+    if (length == 0) return false;
+    uint32_t code = length == 1 ? lead : lead & (0x7Fu >> length);
+    for (size_t k = 1; k < length; ++k) {
+      if ((byte(i + k) & 0xC0) != 0x80) return false;
+      code = code << 6 | (byte(i + k) & 0x3F);
+    }
+    const bool overlong = (length == 3 && code < 0x800) || (length == 4 && code < 0x10000);
+    if (overlong || (code >= 0xD800 && code < 0xE000) || code > 0x10FFFF) return false;
+    i += length;
+  }
+  return true;
+}
+
+// Whether a body that does not parse was meant as a request. The public contract wants a
+// validation error for an object that breaks off or has a slip in it; what is no JSON at all is
+// another kind of mistake.
+bool LooksLikeObject(std::string_view body) {
+  const size_t first = body.find_first_not_of(" \n\r\t");
+  return first != std::string_view::npos && body[first] == '{' && IsUtf8(body);
+}
+
 class Checker {
  public:
   explicit Checker(const RequestLimits& limits) : limits_(limits) {}
@@ -374,7 +407,8 @@ OrProblem<DecisionRequest> ParseDecisionRequest(std::string_view body,
   const Result<Json> json = Json::Parse(body, limits.max_depth);
   if (!json.ok()) {
     const std::string message = "body is " + json.status().message();
-    return RequestProblem{Status(Code::kMalformed, message), {{{"body"}, message, "json_invalid"}}};
+    const Code code = LooksLikeObject(body) ? Code::kInvalidArgument : Code::kMalformed;
+    return RequestProblem{Status(code, message), {{{"body"}, message, "json_invalid"}}};
   }
   return Checker(limits).Check(*json);
 }

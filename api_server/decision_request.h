@@ -53,9 +53,10 @@ struct RequestLimits {
   int max_depth = 128;    // of JSON nesting
 };
 
-// Any thread. kMalformed: not JSON, invalid UTF-8, nested too deep. kInvalidArgument: breaks a
-// rule; the issues come in the order: state, questions (in request order), the other fields.
-// Whether `model` is served is not checked here.
+// Any thread. kMalformed: invalid UTF-8, or no JSON object to begin with. kInvalidArgument: a JSON
+// object that breaks a rule (or its own syntax: one issue of type "json_invalid"); the issues come
+// in the order: state, questions (in request order), the other fields. Whether `model` is served is
+// not checked here.
 OrProblem<DecisionRequest> ParseDecisionRequest(std::string_view body, const RequestLimits& limits);
 
 // Text of a value in a prompt: a string verbatim, null as "", anything else as Python's

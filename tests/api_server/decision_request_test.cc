@@ -339,15 +339,38 @@ TEST(DecisionRequest, IssuesComeInRequestOrderAndStopAtTen) {
   EXPECT_EQ(LocText(two.issues[1]), R"(["body", "priority"])");
 }
 
-TEST(DecisionRequest, WhatIsNotJsonIsMalformed) {
+// What a client meant as a request is refused like any other broken request, the rest as no JSON.
+TEST(DecisionRequest, BrokenObjectsBreakARuleAndEverythingElseIsMalformed) {
   std::string deep(200, '[');
   deep += std::string(200, ']');
-  for (const std::string& body :
-       {std::string(), std::string("{"), std::string("state=1"), std::string(R"({"state": NaN})"),
-        std::string("{\"state\": \"\xff\"}"), std::string(R"({"state": "\ud800"})"),
-        R"({"state": )" + deep + "}"}) {
-    const RequestProblem problem = Bad(body);
-    EXPECT_EQ(problem.status.code(), Code::kMalformed) << body;
+  struct Case {
+    std::string body;
+    Code code;
+  };
+  for (const Case& c : {
+           Case{"", Code::kMalformed},
+           Case{" \n", Code::kMalformed},
+           Case{"state=1", Code::kMalformed},
+           Case{"[1, 2", Code::kMalformed},
+           Case{"NaN", Code::kMalformed},
+           Case{"\xEF\xBB\xBF{}", Code::kMalformed},
+           Case{"{\"state\": \"\xff\"}", Code::kMalformed},
+           Case{"{\"state\": \"\xed\xa0\x80\"}", Code::kMalformed},
+           Case{"{\"state\": \"\xc0\xaf\"}", Code::kMalformed},
+           Case{"{\"state\": \"\xe0\x80\xaf\"}", Code::kMalformed},
+           Case{"{\"state\": \"\xf4\x90\x80\x80\"}", Code::kMalformed},
+           Case{"{\"state\": \"\xe2\x82", Code::kMalformed},
+           Case{"{", Code::kInvalidArgument},
+           Case{" {\"état\": \"한😀", Code::kInvalidArgument},
+           Case{R"({"state": "x", "questions": {)", Code::kInvalidArgument},
+           Case{R"({"state": NaN})", Code::kInvalidArgument},
+           Case{R"({"state": 1,})", Code::kInvalidArgument},
+           Case{R"({"state": 1} {})", Code::kInvalidArgument},
+           Case{R"({"state": "\ud800"})", Code::kInvalidArgument},
+           Case{R"({"state": )" + deep + "}", Code::kInvalidArgument},
+       }) {
+    const RequestProblem problem = Bad(c.body);
+    EXPECT_EQ(problem.status.code(), c.code) << c.body;
     ASSERT_EQ(problem.issues.size(), 1u);
     EXPECT_EQ(problem.issues[0].type, "json_invalid");
     EXPECT_EQ(LocText(problem.issues[0]), R"(["body"])");
