@@ -137,7 +137,7 @@ TEST_F(HttpServerLoad, SlowClientsHoldNoThread) {
 TEST_F(HttpServerLoad, ClientsThatDoNotReadHoldNoThread) {
   limits_.threads = 1;
   // Far beyond what socket buffers take, so that the rest must wait for the client.
-  const std::string large(32u << 20, 'y');
+  const std::string large(16u << 20, 'y');
   Start([&](const HttpRequest& request) {
     return request.path == "/large" ? HttpResponse{200, {}, large} : Echo(request);
   });
@@ -152,7 +152,7 @@ TEST_F(HttpServerLoad, ClientsThatDoNotReadHoldNoThread) {
 
 TEST_F(HttpServerLoad, DropsAClientThatNeverReads) {
   limits_.write_timeout_us = 50'000;
-  Start([&](const HttpRequest&) { return HttpResponse{200, {}, std::string(32u << 20, 'y')}; });
+  Start([&](const HttpRequest&) { return HttpResponse{200, {}, std::string(16u << 20, 'y')}; });
   TestClient lazy = Connect();
   lazy.Send(Get("/"));
   EXPECT_TRUE(Eventually([&] { return server_->stats().requests_received == 1; }));
