@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <random>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -17,11 +16,6 @@ uint64_t SaltHash(const std::string& salt) {
   uint64_t hash = 0xcbf29ce484222325;
   for (const char c : salt) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
   return hash == 0 ? 1 : hash;
-}
-
-uint64_t RandomId() {
-  thread_local std::mt19937_64 random(std::random_device{}());
-  return random();
 }
 
 ApiError FromProblem(const RequestProblem& problem) {
@@ -68,9 +62,8 @@ struct ArenaDecisionService::Timing {
   uint64_t input_tokens = 0;
 
   std::string Header() const {
-    return Format("queue;dur=%.3f, tokenise;dur=%.3f, pass;dur=%.3f, total;dur=%.3f",
-                  Milliseconds(queue_us), Milliseconds(planned_us), Milliseconds(pass_us),
-                  Milliseconds(MonotonicUs() - begin_us));
+    return Format("queue;dur=%.3f, tokenise;dur=%.3f, pass;dur=%.3f", Milliseconds(queue_us),
+                  Milliseconds(planned_us), Milliseconds(pass_us));
   }
 };
 
@@ -143,7 +136,7 @@ std::variant<HttpResponse, ApiError> ArenaDecisionService::TryDecide(const HttpR
   if (auto* error = std::get_if<ApiError>(&scored)) return std::move(*error);
   Count(decision, plan, result);
   ResponseMeta meta;
-  meta.id = DecisionId(decision.request_id.empty() ? request_id : decision.request_id, RandomId());
+  meta.id = DecisionId(request_id, 0);
   meta.created = time(nullptr);
   meta.model = settings_.served_names.front();
   meta.input_tokens = timing.input_tokens;
