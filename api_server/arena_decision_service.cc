@@ -18,17 +18,10 @@ uint64_t SaltHash(const std::string& salt) {
   return hash == 0 ? 1 : hash;
 }
 
-ApiError FromProblem(const RequestProblem& problem) {
-  ApiError error = ErrorFromStatus(problem.status);
-  for (const ValidationIssue& issue : problem.issues)
-    error.items.push_back({issue.loc, issue.msg, issue.type});
-  return error;
-}
-
 // The client is told that something failed inside; the log is told what.
 ApiError FromStatus(const Status& status) {
   if (status.code() == Code::kInternal) SYSONE_ERROR("%s", status.message().c_str());
-  return ErrorFromStatus(status);
+  return ErrorFrom(status);
 }
 
 ApiError FromRefusal(const JobRefusal& refusal) {
@@ -101,17 +94,18 @@ std::variant<HttpResponse, ApiError> ArenaDecisionService::TryDecide(const HttpR
                                                                      const std::string& request_id,
                                                                      Timing& timing) {
   auto parsed = ParseDecisionRequest(request.body, settings_.limits);
-  if (const auto* problem = std::get_if<RequestProblem>(&parsed)) return FromProblem(*problem);
+  if (const auto* problem = std::get_if<RequestProblem>(&parsed)) return ErrorFrom(*problem);
   const DecisionRequest& decision = std::get<DecisionRequest>(parsed);
   timing.questions = decision.questions.size();
   if (!Serves(decision.model)) {
-    return ErrorFromStatus(
-        Error(Code::kNotFound, "model '%s' is not served here; GET /v1/models lists what is",
-              decision.model.c_str()),
-        "model");
+    ApiError error = ErrorFrom(Error(Code::kNotFound,
+                                     "model '%s' is not served here; GET /v1/models lists what is",
+                                     decision.model.c_str()));
+    error.param = "model";
+    return error;
   }
   auto planned = strategy_->Plan(decision);
-  if (const auto* problem = std::get_if<RequestProblem>(&planned)) return FromProblem(*problem);
+  if (const auto* problem = std::get_if<RequestProblem>(&planned)) return ErrorFrom(*problem);
   const DecisionJobPlan& plan = std::get<DecisionJobPlan>(planned);
   timing.planned_us = MonotonicUs() - timing.begin_us;
   timing.input_tokens = plan.input_tokens();
