@@ -169,8 +169,9 @@ struct BackendOptions {
   std::string isa = "auto";
 };
 
-// kInvalidArgument names an unknown name, type or instruction set and lists the known ones; kUnsupported: the backend exists, but
-// not with this type on this host (cpu-onednn only, a variant of cpu for tests that multiplies with oneDNN in any case).
+// kInvalidArgument names an unknown name, type or instruction set and lists the known ones. One name more than those listed is
+// taken: cpu-onednn, a variant of cpu for tests that multiplies with oneDNN in any case, or kUnsupported where oneDNN has nothing
+// for the type on this host.
 Result<std::unique_ptr<Backend>> MakeBackend(const BackendOptions& options);
 // Names that MakeBackend takes on this host, without "auto"; the conformance suite runs over them.
 std::vector<std::string> BackendNames();

@@ -31,7 +31,10 @@ Result<std::unique_ptr<Backend>> MakeBackend(const BackendOptions& options) {
   SYSONE_ASSIGN_OR_RETURN(const Dtype dtype, ParseDtype(options.dtype));
   const std::vector<std::string> names = BackendNames();
   const std::string name = options.name == "auto" ? names.front() : options.name;
-  if (name == "cpu") return MakeCpuBackend(dtype, options.threads, options.isa);
+  if (name == "cpu")
+    return MakeCpuBackend(dtype, options.threads, options.isa, MatMulChoice::kFastest);
+  if (name == "cpu-onednn")
+    return MakeCpuBackend(dtype, options.threads, options.isa, MatMulChoice::kOnednn);
   if (name == "reference") return MakeReferenceBackend(dtype);
   return Error(Code::kInvalidArgument, "unknown backend '%s'; known: auto, %s", name.c_str(),
                Joined(names).c_str());

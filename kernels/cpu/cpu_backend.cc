@@ -417,12 +417,22 @@ void CpuBackend::Download(const Tensor& x, int32_t rows, std::span<float> out) {
 
 }  // namespace
 
-Result<std::unique_ptr<Backend>> MakeCpuBackend(Dtype dtype, int threads, const std::string& isa) {
+Result<std::unique_ptr<Backend>> MakeCpuBackend(Dtype dtype, int threads, const std::string& isa,
+                                                MatMulChoice matmul) {
   SYSONE_ASSIGN_OR_RETURN(const int64_t targets, IsaTargets(isa));
   if (threads < 0) return Error(Code::kInvalidArgument, "threads is %d; give 0 or more", threads);
   auto backend =
       std::make_unique<CpuBackend>(dtype, threads > 0 ? threads : AllowedThreads(), targets);
-  backend->set_engine(MakePanelMatMul(dtype, targets, backend->pool()));
+  // A chosen instruction set means our own kernels of that set.
+  const bool onednn =
+      matmul == MatMulChoice::kOnednn ||
+      (dtype == Dtype::kBfloat16 && isa == "auto" && OnednnHasBfloat16Instructions());
+  auto engine = onednn ? MakeOnednnMatMul(dtype, backend->pool()) : nullptr;
+  if (!engine && matmul == MatMulChoice::kOnednn)
+    return Error(Code::kUnsupported, "oneDNN has no %s matrix product for this CPU",
+                 DtypeName(dtype));
+  if (!engine) engine = MakePanelMatMul(dtype, targets, backend->pool());
+  backend->set_engine(std::move(engine));
   return std::unique_ptr<Backend>(std::move(backend));
 }
 

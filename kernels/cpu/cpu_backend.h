@@ -12,7 +12,13 @@
 
 namespace sysone {
 
+enum class MatMulChoice {
+  kFastest,  // oneDNN for bfloat16 on hosts with such instructions, otherwise our own kernels
+  kOnednn,   // oneDNN; kUnsupported if it has nothing for the type on this host
+};
+
 // isa: "auto" or a name from IsaNames(); kInvalidArgument otherwise. threads: 0 as many as allowed.
-Result<std::unique_ptr<Backend>> MakeCpuBackend(Dtype dtype, int threads, const std::string& isa);
+Result<std::unique_ptr<Backend>> MakeCpuBackend(Dtype dtype, int threads, const std::string& isa,
+                                                MatMulChoice matmul);
 
 }  // namespace sysone

@@ -35,5 +35,9 @@ class MatMulEngine {
 
 // Own kernels. `targets` as from IsaTargets. The pool must outlive the engine.
 std::unique_ptr<MatMulEngine> MakePanelMatMul(Dtype weights, int64_t targets, ThreadPool& pool);
+// oneDNN, or nullptr if it has nothing but reference code for this type on this host.
+std::unique_ptr<MatMulEngine> MakeOnednnMatMul(Dtype weights, ThreadPool& pool);
+// Whether oneDNN multiplies bfloat16 in hardware here, twice as fast as float32.
+bool OnednnHasBfloat16Instructions();
 
 }  // namespace sysone

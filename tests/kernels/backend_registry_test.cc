@@ -27,6 +27,31 @@ TEST(BackendRegistry, AutoIsBfloat16) {
   EXPECT_NE((*backend)->Describe().find("bfloat16"), std::string::npos) << (*backend)->Describe();
 }
 
+TEST(BackendRegistry, RefusesAnUnknownInstructionSetAndListsTheKnown) {
+  const auto backend = MakeBackend({.name = "cpu", .isa = "avx9"});
+  ASSERT_FALSE(backend.ok());
+  EXPECT_EQ(backend.status().code(), Code::kInvalidArgument);
+  for (const char* known : {"'avx9'", "auto", "portable"})
+    EXPECT_NE(backend.status().message().find(known), std::string::npos) << known;
+}
+
+TEST(BackendRegistry, TheOnednnVariantExistsOrSaysThatItCannot) {
+  for (const char* dtype : {"float32", "bfloat16"}) {
+    auto backend = MakeBackend({.name = "cpu-onednn", .dtype = dtype});
+    if (backend.ok())
+      EXPECT_NE((*backend)->Describe().find("oneDNN"), std::string::npos) << (*backend)->Describe();
+    else
+      EXPECT_EQ(backend.status().code(), Code::kUnsupported) << backend.status().message();
+  }
+}
+
+TEST(BackendRegistry, TakesTheNumberOfThreadsThatIsGiven) {
+  auto backend = MakeBackend({.name = "cpu", .threads = 3});
+  ASSERT_TRUE(backend.ok()) << backend.status().message();
+  EXPECT_NE((*backend)->Describe().find("3 threads"), std::string::npos) << (*backend)->Describe();
+  EXPECT_FALSE(MakeBackend({.name = "cpu", .threads = -1}).ok());
+}
+
 TEST(BackendRegistry, RefusesAnUnknownNameAndListsTheKnown) {
   const auto backend = MakeBackend({.name = "gpu"});
   ASSERT_FALSE(backend.ok());

@@ -13,7 +13,9 @@ namespace sysone {
 
 std::vector<Variant> AllVariants() {
   std::vector<Variant> variants;
-  for (const std::string& name : BackendNames()) {
+  std::vector<std::string> names = BackendNames();
+  names.push_back("cpu-onednn");
+  for (const std::string& name : names) {
     if (name == "reference") continue;
     std::vector<std::string> isas = {"auto"};
     if (name == "cpu") isas = IsaNames();
