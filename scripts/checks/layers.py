@@ -30,6 +30,7 @@ _THIRD_PARTY = [
     ("simdjson.h", ["base/json.cc"]),
     ("dnnl.h*", ["kernels/cpu/*.cc"]),
     ("oneapi/dnnl/*", ["kernels/cpu/*.cc"]),
+    ("omp.h", ["kernels/cpu/onednn_matmul.cc"]),
     ("hwy/*", ["kernels/cpu/*"]),
     ("immintrin.h", ["kernels/cpu/*"]),
     ("mpi.h", ["worker/comm/*.cc"]),
