@@ -32,7 +32,7 @@ class Server:
                    "--disable-log-requests", "--log-level", "warning"]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, encoding="utf-8")
         line = self.process.stdout.readline()
-        found = re.search(r"http://127\.0\.0\.1:(\d+)", line)
+        found = re.search(r"ready on \S+:(\d+)", line)
         if not found:
             raise RuntimeError(f"no ready line, but: {line!r}")
         self.connection = http.client.HTTPConnection("127.0.0.1", int(found[1]), timeout=120)
