@@ -4,8 +4,8 @@
 For a seeded set of requests it writes what transformers makes of them in float32: the rendered prompt, its token ids, and the
 log-probability of every label at the last position. tests/system/decision_golden_test.cc compares sysone with it.
 
-    python make_decision_goldens.py --gguf ~/.cache/sysone/models/smollm2-135m.gguf --out decisions/smollm2-135m.json
-    python make_decision_goldens.py --gguf ~/.cache/sysone/models/qwen2.5-coder-1.5b.gguf --out decisions/qwen2.5-coder-1.5b.json
+    python make_decision_goldens.py --gguf ~/.cache/sysone/models/smollm2-135m.gguf --out decisions/smollm2-135m.json --requests 98
+    python make_decision_goldens.py --gguf ~/.cache/sysone/models/qwen2.5-coder-1.5b.gguf --out decisions/qwen2.5-coder-1.5b.json --requests 26
 
 Needs torch, transformers and gguf; the tests do not. The prompt is built here from the HTTP contract, independently of the
 C++ code. Re-runs on one machine are byte-identical; another torch build may change the last digits.
@@ -126,7 +126,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--gguf", required=True)
     parser.add_argument("--out", required=True)
-    parser.add_argument("--requests", type=int, default=110)
+    parser.add_argument("--requests", type=int, default=98)
     parser.add_argument("--seed", type=int, default=20)
     args = parser.parse_args()
 

@@ -194,7 +194,7 @@ TEST_P(DecisionGolden, PromptsTokensAndLogProbabilitiesAreThoseOfTheReference) {
   std::printf(
       "%s %s: %zu decisions, same winner in %zu, largest difference of a log-probability %.2g\n",
       GetParam().model.c_str(), GetParam().dtype.c_str(), decisions, same_winner, worst);
-  EXPECT_GE(decisions, 50u);
+  EXPECT_GE(decisions, 40u);
 }
 
 INSTANTIATE_TEST_SUITE_P(Served, DecisionGolden,
