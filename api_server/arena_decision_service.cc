@@ -98,9 +98,9 @@ std::variant<HttpResponse, ApiError> ArenaDecisionService::TryDecide(const HttpR
   const DecisionRequest& decision = std::get<DecisionRequest>(parsed);
   timing.questions = decision.questions.size();
   if (!Serves(decision.model)) {
-    ApiError error = ErrorFrom(Error(Code::kNotFound,
-                                     "model '%s' is not served here; GET /v1/models lists what is",
-                                     decision.model.c_str()));
+    ApiError error = ErrorFrom(
+        Status(Code::kNotFound, "model '" + Shown(decision.model) +
+                                    "' is not served here; GET /v1/models lists what is"));
     error.param = "model";
     return error;
   }
