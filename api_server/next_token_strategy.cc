@@ -86,7 +86,9 @@ Result<std::unique_ptr<const NextTokenStrategy>> NextTokenStrategy::Create(
        {std::pair(QuestionType::kChoice, &ends.choice), std::pair(QuestionType::kNoul, &ends.noul),
         std::pair(QuestionType::kScore, &ends.score)}) {
     Result<std::string> learned = LearnEnd(*chat_template, kwargs, type);
-    if (!learned.ok()) return Status(Code::kUnsupported, learned.status().message());
+    if (!learned.ok())
+      return Status(Code::kUnsupported, learned.status().message())
+          .WithContext("the chat template cannot ask a trial question");
     *end = std::move(learned).value();
   }
   SYSONE_ASSIGN_OR_RETURN(LabelSet labels, LabelSet::Resolve(*tokenizer, ends));
