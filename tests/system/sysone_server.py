@@ -1,0 +1,157 @@
+"""A real `sysone serve` for a test: started with flags, waited for until it is ready, stopped, and searched for leftovers.
+SPDX-License-Identifier: Apache-2.0
+"""
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import signal
+import subprocess
+import threading
+from pathlib import Path
+
+PROGRAM = Path(os.environ["SYSONE_BIN_DIR"]) / "sysone"
+READY = re.compile(r"sysone is ready on (http://\S+) \(model ([^,]+),")
+READY_DEADLINE_S = 120.0
+STOP_DEADLINE_S = 40.0  # --shutdown-timeout's default of 30 s, and time for the processes to end
+
+_counter = itertools.count(1)
+
+
+def _living_pids(instance: str, session: int) -> list[int]:
+    """Every living process of an instance, by the session it was started in or the name in its command line, so that it is
+    found even when its parent died. A zombie has ended: it does not count."""
+    pids = []
+    for folder in Path("/proc").iterdir():
+        if not folder.name.isdigit():
+            continue
+        try:
+            state, _, _, its_session = (folder / "stat").read_text().rpartition(")")[2].split()[:4]
+            words = (folder / "cmdline").read_bytes().split(b"\0")
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        named = any(word.removeprefix(b"--instance-name=") == instance.encode() for word in words)
+        if state != "Z" and (int(its_session) == session or named):
+            pids.append(int(folder.name))
+    return sorted(pids)
+
+
+def _must_be_cached(model: str, env: dict[str, str]) -> None:
+    """Tests fetch nothing: a catalogue model that is not there is a failure that says what to run."""
+    cache = env.get("SYSONE_CACHE") or (env.get("XDG_CACHE_HOME") or env["HOME"] + "/.cache") + "/sysone"
+    if "/" not in model:
+        file = Path(cache) / "models" / f"{model}.gguf"
+        assert file.is_file(), f"{file} is missing: run scripts/fetch_model {model}"
+
+
+class SysoneServer:
+    """with SysoneServer("--response-fields", "typesafe") as server: … server.url …
+
+    Leaving the block stops the server with SIGTERM and asserts that it exits with 0 and leaves nothing behind.
+    """
+
+    def __init__(self, *flags: str, model: str = "smollm2-135m", env: dict[str, str] | None = None) -> None:
+        self.instance = f"system-{os.getpid()}-{next(_counter)}"
+        self.url = ""
+        self.model = ""  # the served name
+        self.pids: list[int] = []  # all processes: the router first, then its children
+        # The model comes first: a flag that takes a list would swallow it.
+        self._command = [str(PROGRAM), "serve", model, "--host", "127.0.0.1", "--port", "0",
+                         "--instance-name", self.instance, *flags]
+        # A key or a cache place that the developer's shell has set must not change what is tested.
+        kept = {k: v for k, v in os.environ.items() if k not in ("SYSONE_API_KEY", "VLLM_API_KEY")}
+        self._env = {**kept, **(env or {})}
+        self._lines: list[str] = []
+        self._closed = False  # the last process that writes there has ended
+        self._grown = threading.Condition()
+        self._model_argument = model
+        self._process: subprocess.Popen[str] | None = None
+
+    def output(self) -> str:
+        """Everything that the instance has printed so far, stdout and stderr together."""
+        with self._grown:
+            return "".join(self._lines)
+
+    def child_pids(self) -> list[int]:
+        """Every living process of the instance but the router."""
+        assert self._process is not None
+        return [pid for pid in _living_pids(self.instance, self._process.pid) if pid != self._process.pid]
+
+    def __enter__(self) -> SysoneServer:
+        _must_be_cached(self._model_argument, self._env)
+        self._process = subprocess.Popen(self._command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                                         errors="replace", env=self._env, start_new_session=True)
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+        try:
+            self._wait_ready()
+        except BaseException:
+            self._end_by_force()
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            self._stop()
+        except BaseException:
+            self._end_by_force()
+            if kind is None:
+                raise
+            print(f"and it did not stop cleanly:\n{self.output()}")
+            return
+        if kind is not None:
+            print(f"--- output of the server\n{self.output()}---")
+
+    def _read(self) -> None:
+        assert self._process is not None and self._process.stdout is not None
+        for line in self._process.stdout:
+            with self._grown:
+                self._lines.append(line)
+                self._grown.notify_all()
+        with self._grown:
+            self._closed = True
+            self._grown.notify_all()
+
+    def _wait_ready(self) -> None:
+        assert self._process is not None
+
+        def ready() -> bool:
+            return any(READY.search(line) for line in self._lines)
+
+        with self._grown:
+            self._grown.wait_for(lambda: ready() or self._closed, READY_DEADLINE_S)
+            found = next((m for line in self._lines if (m := READY.search(line))), None)
+        if found is None:
+            raise AssertionError(f"{' '.join(self._command)} did not become ready; it printed:\n{self.output()}")
+        self.url, self.model = found.group(1), found.group(2)
+        self.pids = [self._process.pid, *self.child_pids()]
+        assert len(self.pids) >= 3, f"a router, an API server and a worker are expected, found {self.pids}"
+
+    def _stop(self) -> None:
+        assert self._process is not None
+        self._process.send_signal(signal.SIGTERM)
+        status = self._process.wait(STOP_DEADLINE_S)
+        self._reader.join(STOP_DEADLINE_S)
+        assert status == 0, f"exit status {status} after SIGTERM; output:\n{self.output()}"
+        alive = _living_pids(self.instance, self._process.pid)
+        assert not alive, f"processes {alive} outlive the router; output:\n{self.output()}"
+        assert not self._reader.is_alive(), "something still holds the server's output open"
+        left = self._leftover_paths()
+        assert not left, f"left behind: {left}"
+
+    def _leftover_paths(self) -> list[str]:
+        places = [Path("/dev/shm"), Path(f"/tmp/sysone-{os.getuid()}")]
+        if runtime := self._env.get("XDG_RUNTIME_DIR"):
+            places.append(Path(runtime))
+        return [str(path) for place in places if place.is_dir() for path in place.iterdir()
+                if path.name.removeprefix("sysone.").removeprefix("sysone-") == self.instance]
+
+    def _end_by_force(self) -> None:
+        assert self._process is not None
+        for pid in {self._process.pid, *_living_pids(self.instance, self._process.pid)}:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        self._process.wait()
