@@ -6,6 +6,7 @@ from __future__ import annotations
 import itertools
 import os
 import re
+import shutil
 import signal
 import subprocess
 import threading
@@ -138,13 +139,13 @@ class SysoneServer:
         assert not alive, f"processes {alive} outlive the router; output:\n{self.output()}"
         assert not self._reader.is_alive(), "something still holds the server's output open"
         left = self._leftover_paths()
-        assert not left, f"left behind: {left}"
+        assert not left, f"left behind: {', '.join(map(str, left))}"
 
-    def _leftover_paths(self) -> list[str]:
+    def _leftover_paths(self) -> list[Path]:
         places = [Path("/dev/shm"), Path(f"/tmp/sysone-{os.getuid()}")]
         if runtime := self._env.get("XDG_RUNTIME_DIR"):
             places.append(Path(runtime))
-        return [str(path) for place in places if place.is_dir() for path in place.iterdir()
+        return [path for place in places if place.is_dir() for path in place.iterdir()
                 if path.name.removeprefix("sysone.").removeprefix("sysone-") == self.instance]
 
     def _end_by_force(self) -> None:
@@ -155,3 +156,8 @@ class SysoneServer:
             except ProcessLookupError:
                 pass
         self._process.wait()
+        for path in self._leftover_paths():
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
