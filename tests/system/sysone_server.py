@@ -3,6 +3,7 @@ SPDX-License-Identifier: Apache-2.0
 """
 from __future__ import annotations
 
+import ctypes
 import itertools
 import os
 import re
@@ -18,6 +19,13 @@ READY_DEADLINE_S = 120.0
 STOP_DEADLINE_S = 40.0  # --shutdown-timeout's default of 30 s, and time for the processes to end
 
 _counter = itertools.count(1)
+_libc = ctypes.CDLL(None)
+
+
+def _end_with_parent() -> None:
+    """Runs in the child: a test program that is killed (a time-out of ctest) takes its server with it."""
+    pr_set_pdeathsig = 1
+    _libc.prctl(pr_set_pdeathsig, signal.SIGTERM)
 
 
 def _living_pids(instance: str, session: int) -> list[int]:
@@ -50,6 +58,7 @@ class SysoneServer:
     """with SysoneServer("--response-fields", "typesafe") as server: … server.url …
 
     Leaving the block stops the server with SIGTERM and asserts that it exits with 0 and leaves nothing behind.
+    It ends with the thread that entered the block, so enter it in the main thread.
     """
 
     def __init__(self, *flags: str, model: str = "smollm2-135m", env: dict[str, str] | None = None) -> None:
@@ -82,7 +91,8 @@ class SysoneServer:
     def __enter__(self) -> SysoneServer:
         _must_be_cached(self._model_argument, self._env)
         self._process = subprocess.Popen(self._command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                                         errors="replace", env=self._env, start_new_session=True)
+                                         errors="replace", env=self._env, start_new_session=True,
+                                         preexec_fn=_end_with_parent)
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
         try:

@@ -4,6 +4,7 @@ SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -71,3 +72,28 @@ def test_a_process_that_stays_is_noticed(plain_server: SysoneServer):
     assert lost.wait(10) == -signal.SIGKILL, "the harness ended it"
     lost.stdin.close()
     lost.stdout.close()
+
+
+ENDLESS_TEST = """
+import sys
+from sysone_server import SysoneServer
+with SysoneServer() as server:
+    print(server.instance, *server.pids, flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_a_killed_test_takes_its_server_with_it():
+    test = subprocess.Popen([sys.executable, "-B", "-c", ENDLESS_TEST], cwd=Path(__file__).parent, stdin=subprocess.PIPE,
+                            stdout=subprocess.PIPE, text=True)
+    instance, *pids = test.stdout.readline().split()
+    # Waiting on the processes themselves, not on their parent: the parent is what dies.
+    handles = [os.pidfd_open(int(pid)) for pid in pids]
+    test.kill()
+    test.wait()
+    test.stdin.close()
+    test.stdout.close()
+    for handle in handles:
+        assert select.select([handle], [], [], 40)[0], f"a process of {instance} outlives the killed test"
+        os.close(handle)
+    assert not Path(f"/dev/shm/sysone.{instance}").exists()
