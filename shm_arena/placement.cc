@@ -27,9 +27,19 @@ double MeanRate(const BoardSnapshot& board) {
   return known == 0 ? 1 : sum / known;
 }
 
+double FastestRate(const BoardSnapshot& board) {
+  double fastest = 0;
+  for (uint32_t g = 0; g < board.group_count; ++g) {
+    if (board.groups[g].state != GroupState::kReady) continue;
+    fastest = std::max(fastest, static_cast<double>(board.groups[g].tokens_per_second));
+  }
+  return fastest;
+}
+
 std::optional<GroupId> Place(const BoardSnapshot& board, const JobDemand& job, uint32_t rotation,
                              GroupId excluded) {
   const double mean_rate = MeanRate(board);
+  const double fastest_rate = FastestRate(board);
   struct Candidate {
     GroupId group;
     double rate;
@@ -40,7 +50,10 @@ std::optional<GroupId> Place(const BoardSnapshot& board, const JobDemand& job, u
   for (uint32_t g = 0; g < board.group_count; ++g) {
     const GroupLoad& group = board.groups[g];
     if (!CanTake(group, job) || static_cast<GroupId>(g) == excluded) continue;
-    const double rate = RateKnown(group) ? static_cast<double>(group.tokens_per_second) : mean_rate;
+    const double measured =
+        RateKnown(group) ? static_cast<double>(group.tokens_per_second) : mean_rate;
+    const double rate =
+        measured >= kEqualRateShare * fastest_rate ? std::max(measured, fastest_rate) : measured;
     const double work =
         static_cast<double>(std::max<int64_t>(group.outstanding_tokens, 0) + job.tokens);
     candidates[count++] = {static_cast<GroupId>(g), rate, work / rate};

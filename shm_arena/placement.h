@@ -17,6 +17,11 @@ namespace sysone {
 inline constexpr double kNearEqualShare = 0.05;
 inline constexpr double kNearEqualTokens = 64;
 
+// A group at least this share as fast as the fastest counts as equally fast. Measured rates of equal groups differ by what
+// else the machine does and by how full their passes happened to be; following that noise would tilt the load, while a group
+// that is really slower by less than this costs a job less than a third of its time.
+inline constexpr double kEqualRateShare = 0.75;
+
 struct JobDemand {
   int64_t tokens = 0;             // tokens to compute: shared prefix once + all suffixes
   uint32_t longest_sequence = 0;  // tokens of the longest sequence, prefix included

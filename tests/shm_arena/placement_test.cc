@@ -71,6 +71,17 @@ TEST(PlacementTest, LeastWorkInTimeWinsNotInTokens) {
   }
 }
 
+TEST(PlacementTest, RatesThatDifferByNoiseCountAsEqual) {
+  const BoardSnapshot noisy = Board({Ready(1000, 1000), Ready(1000, 760)});
+  EXPECT_NE(PlaceJob(noisy, kJob, 0), PlaceJob(noisy, kJob, 1));
+  const BoardSnapshot slower = Board({Ready(1000, 1000), Ready(1000, 740)});
+  for (uint32_t rotation = 0; rotation < 4; ++rotation) {
+    EXPECT_EQ(PlaceJob(slower, kJob, rotation), G(0));
+    // Between equals, tokens decide.
+    EXPECT_EQ(PlaceJob(Board({Ready(2000, 1000), Ready(1000, 760)}), kJob, rotation), G(1));
+  }
+}
+
 TEST(PlacementTest, NearEqualsTakeTurnsAndOthersDoNot) {
   // 5 % of 10100 = 505 tokens.
   for (const int64_t other : {10000, 10500, 9600}) {
