@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "api_server/api_server.h"
 
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <fstream>
 #include <semaphore>
@@ -104,9 +106,18 @@ HttpLimits HttpLimitsOf(const ServeOptions& options) {
   return limits;
 }
 
+// Every connection is a descriptor, and the usual soft limit of 1024 is below what --max-connections may ask for.
+void RaiseDescriptorLimit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 }  // namespace
 
 Status RunApiServer(const ServeOptions& options) {
+  RaiseDescriptorLimit();
   SYSONE_ASSIGN_OR_RETURN(Arena arena, Arena::Attach(options.instance_name, kAttachWaitUs));
   SYSONE_RETURN_IF_ERROR(
       arena.Register(ProcessRole::kApiServer, static_cast<uint32_t>(options.role_index)));
