@@ -15,7 +15,7 @@ Result<std::unique_ptr<LayerPart>> LoadMixer(MixerKind kind, const PartSource& s
     case MixerKind::kAttention:
       return LoadAttention(source);
   }
-  return Error(Code::kUnsupported, "layer %d: unknown token mixer", source.layer);
+  return Error(Code::kUnsupported, "layer %zu: unknown token mixer", source.layer);
 }
 
 Result<std::unique_ptr<LayerPart>> LoadFeedForward(FeedForwardKind kind, const PartSource& source) {
@@ -23,7 +23,7 @@ Result<std::unique_ptr<LayerPart>> LoadFeedForward(FeedForwardKind kind, const P
     case FeedForwardKind::kGatedSilu:
       return LoadGatedSilu(source);
   }
-  return Error(Code::kUnsupported, "layer %d: unknown feed-forward part", source.layer);
+  return Error(Code::kUnsupported, "layer %zu: unknown feed-forward part", source.layer);
 }
 
 Workspace MakeWorkspace(Backend& backend, const ModelConfig& config, const DecoderLimits& limits) {
@@ -73,7 +73,7 @@ Result<std::unique_ptr<Decoder>> Decoder::Load(Backend& backend, const ModelConf
   decoder->rope_ = backend.LoadRope(config.head_dim, rope.cos, rope.sin);
 
   for (size_t i = 0; i < config.layers.size(); ++i) {
-    const PartSource source{backend, config, tensors, *decoder->rope_, static_cast<int32_t>(i)};
+    const PartSource source{backend, config, tensors, *decoder->rope_, i};
     DecoderLayer layer;
     SYSONE_ASSIGN_OR_RETURN(layer.mixer, LoadMixer(config.layers[i].mixer, source));
     SYSONE_ASSIGN_OR_RETURN(layer.feed_forward,

@@ -12,13 +12,13 @@ namespace {
 Result<std::unique_ptr<Vector>> LoadNamedVector(const PartSource& source,
                                                 const std::string& pattern, int64_t size) {
   SYSONE_ASSIGN_OR_RETURN(const std::vector<float> values,
-                          ReadVector(source.tensors, LayerName(pattern, source.layer), size));
+                          ReadVector(source.tensors, LayerTensorName(pattern, source.layer), size));
   return source.backend.LoadVector(values);
 }
 
 Result<const TensorInfo*> LayerMatrix(const PartSource& source, const std::string& pattern,
                                       int64_t rows, int64_t cols) {
-  return source.tensors.Get(LayerName(pattern, source.layer), {rows, cols});
+  return source.tensors.Get(LayerTensorName(pattern, source.layer), {rows, cols});
 }
 
 class Attention final : public LayerPart {
@@ -76,12 +76,15 @@ class Attention final : public LayerPart {
 
   Status LoadBias(const PartSource& source) {
     const TensorNames& names = source.config.names;
+    const int32_t interleaved = source.config.qk_rows_interleaved ? source.config.head_dim : 0;
     const auto read = [&](const std::string& pattern, int64_t size) {
-      return ReadVector(source.tensors, LayerName(pattern, source.layer), size);
+      return ReadVector(source.tensors, LayerTensorName(pattern, source.layer), size);
     };
     SYSONE_ASSIGN_OR_RETURN(std::vector<float> bias, read(names.q_bias, shape_.q_cols()));
-    SYSONE_ASSIGN_OR_RETURN(const std::vector<float> k, read(names.k_bias, shape_.kv_cols()));
+    SYSONE_ASSIGN_OR_RETURN(std::vector<float> k, read(names.k_bias, shape_.kv_cols()));
     SYSONE_ASSIGN_OR_RETURN(const std::vector<float> v, read(names.v_bias, shape_.kv_cols()));
+    bias = DeinterleavedValues(std::move(bias), interleaved);
+    k = DeinterleavedValues(std::move(k), interleaved);
     bias.insert(bias.end(), k.begin(), k.end());
     bias.insert(bias.end(), v.begin(), v.end());
     qkv_bias_ = source.backend.LoadVector(bias);

@@ -22,7 +22,7 @@ struct PartSource {
   const ModelConfig& config;
   const TensorIndex& tensors;
   const RopeTable& rope;
-  int32_t layer;
+  size_t layer;
 };
 
 // Grouped-query attention with rotary positions; optional q/k norms and q/k/v biases as the config

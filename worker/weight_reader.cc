@@ -15,18 +15,20 @@ void ReadPart(const StackedTensor& part, int64_t first_row, int64_t row_count, f
 
 }  // namespace
 
-std::string LayerName(std::string_view pattern, int32_t layer) {
-  std::string name(pattern);
-  if (const size_t at = name.find("{}"); at != std::string::npos)
-    name.replace(at, 2, std::to_string(layer));
-  return name;
-}
-
 int64_t DeinterleavedRow(int64_t row, int32_t head_dim) {
   const int64_t head = row / head_dim;
   const int64_t in_head = row % head_dim;
   const int64_t half = head_dim / 2;
   return head * head_dim + 2 * (in_head % half) + in_head / half;
+}
+
+std::vector<float> DeinterleavedValues(std::vector<float> values, int32_t interleaved_head_dim) {
+  if (interleaved_head_dim == 0) return values;
+  std::vector<float> ordered(values.size());
+  for (size_t i = 0; i < values.size(); ++i)
+    ordered[i] = values[static_cast<size_t>(
+        DeinterleavedRow(static_cast<int64_t>(i), interleaved_head_dim))];
+  return ordered;
 }
 
 RowReader StackRows(std::vector<StackedTensor> parts) {

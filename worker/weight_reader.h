@@ -15,9 +15,6 @@
 
 namespace sysone {
 
-// `pattern` with "{}" replaced by `layer`.
-std::string LayerName(std::string_view pattern, int32_t layer);
-
 struct StackedTensor {
   const TensorInfo* tensor = nullptr;
   // Not 0: the rows are those of heads of this size, stored for rotation of neighbours; they are
@@ -36,5 +33,8 @@ Result<std::vector<float>> ReadVector(const TensorIndex& tensors, std::string_vi
 // The row of a head that is read as row `row` when heads of `head_dim` rows are stored for rotation
 // of neighbours.
 int64_t DeinterleavedRow(int64_t row, int32_t head_dim);
+
+// A bias of such heads in the order that DeinterleavedRow gives their rows; as it is when `interleaved_head_dim` is 0.
+std::vector<float> DeinterleavedValues(std::vector<float> values, int32_t interleaved_head_dim);
 
 }  // namespace sysone

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "worker/weight_reader.h"
+
+#include <gtest/gtest.h>
+
+namespace sysone {
+namespace {
+
+TEST(WeightReader, OrdersRowsOfNeighbourRotationForRotationOfHalves) {
+  // Two heads of four rows: a head's stored rows are a0 b0 a1 b1, and a0 a1 b0 b1 is what rotation of halves expects.
+  const std::vector<int64_t> expected{0, 2, 1, 3, 4, 6, 5, 7};
+  for (size_t row = 0; row < expected.size(); ++row)
+    EXPECT_EQ(DeinterleavedRow(static_cast<int64_t>(row), 4), expected[row]) << row;
+}
+
+TEST(WeightReader, OrdersABiasAsTheRowsItBelongsTo) {
+  const std::vector<float> stored{0, 1, 2, 3, 4, 5, 6, 7};
+  EXPECT_EQ(DeinterleavedValues(stored, 4), (std::vector<float>{0, 2, 1, 3, 4, 6, 5, 7}));
+  EXPECT_EQ(DeinterleavedValues(stored, 0), stored);
+}
+
+}  // namespace
+}  // namespace sysone
