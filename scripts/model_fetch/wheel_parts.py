@@ -124,13 +124,15 @@ def _download(pip, requirement: str, folder: pathlib.Path, offset: int, progress
 
 
 def _largest_file(folder: pathlib.Path) -> int:
-    sizes = [0]
-    for path in folder.rglob("*"):
-        try:
-            sizes.append(path.stat().st_size)
-        except OSError:
-            continue  # pip removed it between the listing and the look
-    return max(sizes)
+    """Bytes of the largest file under `folder`, which pip changes meanwhile: what vanishes during the look is left out."""
+    largest = 0
+    for parent, _, names in os.walk(folder):  # unlike rglob, it passes over a folder that went after it was listed
+        for name in names:
+            try:
+                largest = max(largest, os.stat(os.path.join(parent, name)).st_size)
+            except OSError:
+                continue
+    return largest
 
 
 def _append_member(wheel: pathlib.Path, member: str, out, offset: int, progress: Progress) -> int:
