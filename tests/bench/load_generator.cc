@@ -1,0 +1,312 @@
+// A load generator: keep-alive connections that each send the next request when the answer to the last one is there (a closed
+// loop), from one thread, so that it takes as little as it can of the machine that it shares with the server.
+//
+//   load_generator --port N --bodies FILE [--host 127.0.0.1] [--path /v1/systemone] [--connections 1] [--seconds 5 | --requests N]
+//                  [--warm-requests N] [--random SEED] [--check]
+//
+// FILE holds one JSON request body a line; they are sent in turn, or at random. Prints one JSON object. `answers` are the
+// questions that were answered (usage.output_tokens). `outside_us` is what a request took beyond its forward pass, which the
+// Server-Timing header tells. --check: equal bodies must get equal answers; a difference counts as an error.
+// SPDX-License-Identifier: Apache-2.0
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <map>
+#include <random>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace {
+
+struct Options {
+  std::string host = "127.0.0.1";
+  int port = 0;
+  std::string path = "/v1/systemone";
+  std::string bodies;
+  size_t connections = 1;
+  double seconds = 5;
+  uint64_t requests = 0;       // 0: as many as the time allows
+  uint64_t warm_requests = 0;  // not measured
+  bool random = false;
+  uint64_t seed = 1;
+  bool check = false;
+};
+
+[[noreturn]] void Die(const std::string& message) {
+  fprintf(stderr, "load_generator: %s\n", message.c_str());
+  exit(1);
+}
+
+int64_t NowNs() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+}
+
+Options ParseOptions(int argc, char** argv) {
+  Options options;
+  for (int i = 1; i < argc; ++i) {
+    const std::string name = argv[i];
+    if (name == "--check") {
+      options.check = true;
+      continue;
+    }
+    if (i + 1 == argc) Die(name + " needs a value");
+    const char* value = argv[++i];
+    if (name == "--host") {
+      options.host = value;
+    } else if (name == "--port") {
+      options.port = atoi(value);
+    } else if (name == "--path") {
+      options.path = value;
+    } else if (name == "--bodies") {
+      options.bodies = value;
+    } else if (name == "--connections") {
+      options.connections = strtoull(value, nullptr, 10);
+    } else if (name == "--seconds") {
+      options.seconds = atof(value);
+    } else if (name == "--requests") {
+      options.requests = strtoull(value, nullptr, 10);
+    } else if (name == "--warm-requests") {
+      options.warm_requests = strtoull(value, nullptr, 10);
+    } else if (name == "--random") {
+      options.random = true;
+      options.seed = strtoull(value, nullptr, 10);
+    } else {
+      Die("no such option: " + name);
+    }
+  }
+  if (options.port == 0 || options.bodies.empty() || options.connections == 0)
+    Die("--port, --bodies and at least one connection are needed");
+  return options;
+}
+
+// Whole HTTP requests, one a line of the file.
+std::vector<std::string> ReadRequests(const Options& options) {
+  std::ifstream file(options.bodies);
+  if (!file) Die("cannot read " + options.bodies);
+  std::vector<std::string> requests;
+  for (std::string body; std::getline(file, body);) {
+    if (body.empty()) continue;
+    requests.push_back("POST " + options.path + " HTTP/1.1\r\nHost: " + options.host +
+                       "\r\nContent-Type: application/json\r\nContent-Length: " +
+                       std::to_string(body.size()) + "\r\n\r\n" + body);
+  }
+  if (requests.empty()) Die(options.bodies + " holds no request");
+  return requests;
+}
+
+// The number behind `key` in `text`; `otherwise` when it is not there.
+double NumberAfter(std::string_view text, std::string_view key, double otherwise) {
+  const size_t at = text.find(key);
+  return at == std::string_view::npos ? otherwise : atof(text.data() + at + key.size());
+}
+
+// What equal requests must agree on: the answers, not the id, the time or what was cached.
+std::string_view Answers(std::string_view body) {
+  const size_t begin = body.find("\"answers\":");
+  const size_t end = body.rfind(",\"usage\":");
+  return begin == std::string_view::npos || end == std::string_view::npos || end < begin
+             ? body
+             : body.substr(begin, end - begin);
+}
+
+struct Connection {
+  int fd = -1;
+  size_t request = 0;  // which body is asked
+  int64_t begin_ns = 0;
+  std::string received;
+};
+
+class Load {
+ public:
+  explicit Load(const Options& options)
+      : options_(options),
+        requests_(ReadRequests(options)),
+        random_(options.seed),
+        first_answers_(requests_.size()),
+        connections_(options.connections),
+        epoll_(epoll_create1(0)) {}
+
+  void Run() {
+    for (size_t i = 0; i < connections_.size(); ++i) Connect(i);
+    begin_ns_ = NowNs();
+    for (Connection& connection : connections_) Ask(connection);
+    while (waiting_ > 0) {
+      std::array<epoll_event, 256> events;
+      const int count = epoll_wait(epoll_, events.data(), static_cast<int>(events.size()), 120'000);
+      if (count == 0) Die("no answer within two minutes");
+      if (count < 0 && errno != EINTR) Die("epoll_wait");
+      for (int i = 0; i < count; ++i)
+        OnReady(connections_[events[static_cast<size_t>(i)].data.u64]);
+    }
+  }
+
+  void Print() {
+    std::sort(latencies_us_.begin(), latencies_us_.end());
+    std::sort(outside_us_.begin(), outside_us_.end());
+    const double seconds = static_cast<double>(end_ns_ - begin_ns_) * 1e-9;
+    printf(
+        "{\"connections\": %zu, \"seconds\": %.3f, \"requests\": %zu, \"answers\": %llu, "
+        "\"errors\": %llu, "
+        "\"requests_per_s\": %.1f, \"answers_per_s\": %.1f, ",
+        connections_.size(), seconds, latencies_us_.size(),
+        static_cast<unsigned long long>(answers_), static_cast<unsigned long long>(errors_),
+        static_cast<double>(latencies_us_.size()) / seconds,
+        static_cast<double>(answers_) / seconds);
+    PrintQuantiles("latency_us", latencies_us_);
+    printf(", ");
+    PrintQuantiles("outside_us", outside_us_);
+    printf(", \"statuses\": {");
+    const char* comma = "";
+    for (const auto& [status, count] : statuses_) {
+      printf("%s\"%d\": %llu", comma, status, static_cast<unsigned long long>(count));
+      comma = ", ";
+    }
+    printf("}}\n");
+  }
+
+  bool failed() const { return errors_ > 0; }
+
+ private:
+  static void PrintQuantiles(const char* name, const std::vector<float>& sorted) {
+    const auto at = [&](double share) {
+      if (sorted.empty()) return 0.0;
+      const auto index = static_cast<size_t>(share * static_cast<double>(sorted.size()));
+      return static_cast<double>(sorted[std::min(index, sorted.size() - 1)]);
+    };
+    printf("\"%s\": {\"p50\": %.1f, \"p90\": %.1f, \"p99\": %.1f, \"max\": %.1f}", name, at(0.5),
+           at(0.9), at(0.99), at(1));
+  }
+
+  void Connect(size_t index) {
+    const int fd = socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(static_cast<uint16_t>(options_.port));
+    if (inet_pton(AF_INET, options_.host.c_str(), &address.sin_addr) != 1)
+      Die("--host takes an IPv4 address");
+    if (connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
+      Die(std::string("cannot connect: ") + std::strerror(errno));
+    const int on = 1;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    epoll_event event{};
+    event.events = EPOLLIN;
+    event.data.u64 = index;
+    if (epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event) != 0) Die("epoll_ctl");
+    connections_[index].fd = fd;
+  }
+
+  bool Over() const {
+    const uint64_t asked = begun_;
+    if (options_.requests > 0) return asked >= options_.requests + options_.warm_requests;
+    return asked > options_.warm_requests &&
+           static_cast<double>(NowNs() - begin_ns_) * 1e-9 >= options_.seconds;
+  }
+
+  // Sends the next request, unless the run is over.
+  void Ask(Connection& connection) {
+    if (Over()) return;
+    connection.request =
+        static_cast<size_t>(options_.random ? random_() : begun_) % requests_.size();
+    ++begun_;
+    ++waiting_;
+    connection.received.clear();
+    connection.begin_ns = NowNs();
+    const std::string& bytes = requests_[connection.request];
+    // The socket blocks, and a server that reads nothing until it has answered the request before does not exist in a
+    // closed loop: this waits only for the kernel.
+    for (size_t sent = 0; sent < bytes.size();) {
+      const ssize_t count =
+          send(connection.fd, bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL);
+      if (count < 0) Die(std::string("send: ") + std::strerror(errno));
+      sent += static_cast<size_t>(count);
+    }
+  }
+
+  void OnReady(Connection& connection) {
+    const ssize_t count = recv(connection.fd, buffer_.data(), buffer_.size(), MSG_DONTWAIT);
+    if (count < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    if (count <= 0) Die("the server closed a connection");
+    connection.received.append(buffer_.data(), static_cast<size_t>(count));
+    const size_t head_end = connection.received.find("\r\n\r\n");
+    if (head_end == std::string::npos) return;
+    const std::string_view head(connection.received.data(), head_end + 2);
+    const double length = NumberAfter(head, "Content-Length: ", -1);
+    if (length < 0) Die("a response without Content-Length");
+    const size_t total = head_end + 4 + static_cast<size_t>(length);
+    if (connection.received.size() < total) return;
+    --waiting_;
+    Record(connection, head, std::string_view(connection.received).substr(head_end + 4));
+    Ask(connection);
+  }
+
+  void Record(const Connection& connection, std::string_view head, std::string_view body) {
+    const int status = static_cast<int>(NumberAfter(head, "HTTP/1.1 ", 0));
+    const bool differs = options_.check && status == 200 && Differs(connection.request, body);
+    if (status != 200 || differs) ++errors_;
+    if (differs)
+      fprintf(stderr, "answers to equal requests differ: %.*s\n", static_cast<int>(body.size()),
+              body.data());
+    // The first answers of a run find cold caches.
+    if (++done_ <= options_.warm_requests) {
+      if (done_ == options_.warm_requests) begin_ns_ = NowNs();
+      return;
+    }
+    end_ns_ = NowNs();
+    ++statuses_[status];
+    const double us = static_cast<double>(end_ns_ - connection.begin_ns) * 1e-3;
+    latencies_us_.push_back(static_cast<float>(us));
+    if (status != 200) return;
+    answers_ += static_cast<uint64_t>(NumberAfter(body, "\"output_tokens\":", 1));
+    const double pass_ms = NumberAfter(head, "pass;dur=", -1);
+    if (pass_ms >= 0) outside_us_.push_back(static_cast<float>(us - pass_ms * 1e3));
+  }
+
+  bool Differs(size_t request, std::string_view body) {
+    std::string& first = first_answers_[request];
+    if (first.empty()) first = Answers(body);
+    return first != Answers(body);
+  }
+
+  const Options options_;
+  const std::vector<std::string> requests_;
+  std::mt19937_64 random_;
+  std::vector<std::string> first_answers_;
+  std::vector<Connection> connections_;
+  const int epoll_;
+  std::array<char, 256 << 10> buffer_;
+  uint64_t begun_ = 0;
+  uint64_t done_ = 0;
+  uint64_t waiting_ = 0;
+  uint64_t answers_ = 0;
+  uint64_t errors_ = 0;
+  int64_t begin_ns_ = 0;
+  int64_t end_ns_ = 0;
+  std::map<int, uint64_t> statuses_;
+  std::vector<float> latencies_us_;
+  std::vector<float> outside_us_;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Load load(ParseOptions(argc, argv));
+  load.Run();
+  load.Print();
+  return load.failed() ? 1 : 0;
+}
