@@ -52,7 +52,7 @@ class Operand {  // [max_rows, cols], encoded
  public:
   virtual ~Operand() = default;
 };
-class KvStore {  // keys and values: rows of [kv_heads * head_dim] each
+class KvStore {  // keys and values of one layer: rows of [kv_heads * head_dim] each
  public:
   virtual ~KvStore() = default;
 };
@@ -70,7 +70,7 @@ struct AttentionShape {
   int32_t qkv_cols() const { return q_cols() + 2 * kv_cols(); }
 };
 
-// Consecutive rows of a KvStore that hold consecutive positions.
+// Consecutive rows of a KvStore that hold consecutive positions. They may begin at any row and be of any length.
 struct KvSpan {
   int32_t first_row = 0;
   int32_t count = 0;
@@ -78,7 +78,8 @@ struct KvSpan {
 
 // Consecutive batch rows that belong to one sequence. Row i of the run has position first_position + i and sees exactly the
 // positions 0 … first_position + i, which the spans list in order (the run's own rows are the last of them). Runs may share
-// spans: that is how the questions of a request share its state.
+// spans: that is how the questions of a request share its state. Neighbouring runs whose lists begin with the same spans are
+// attended together, so the shared part costs little for each of them.
 struct AttentionRun {
   int32_t first_row = 0;
   int32_t rows = 0;
@@ -123,7 +124,7 @@ class Backend {
   // --- Buffers, all made before the first pass. ----------------------------------------------------------------------
   virtual std::unique_ptr<Tensor> NewTensor(int64_t max_rows, int64_t cols) = 0;
   virtual std::unique_ptr<Operand> NewOperand(int64_t max_rows, int64_t cols) = 0;
-  virtual std::unique_ptr<KvStore> NewKvStore(int64_t rows, int64_t kv_cols) = 0;
+  virtual std::unique_ptr<KvStore> NewKvStore(int64_t rows, const AttentionShape& shape) = 0;
 
   // --- One pass. `rows` is the number of batch rows in use. ----------------------------------------------------------
   // out[r] = table[ids[r]]
@@ -137,10 +138,12 @@ class Backend {
   // In qkv [rows, q | k | v]: RMSNorm of each q and k head where norms are given (nullptr: none), then rotation by position.
   virtual void NormRope(Tensor& qkv, const AttentionShape& shape, const RopeTable& rope, const Vector* q_norm,
                         const Vector* k_norm, float eps, const PassPlan& plan) = 0;
-  // Stores k and v of every row at plan.kv_rows, then out[r] = softmax(scale · q·k over the visible positions) · v, heads
-  // side by side: [rows, q_cols].
-  virtual void Attention(const Tensor& qkv, const AttentionShape& shape, const PassPlan& plan, KvStore& store,
-                         Operand& out) = 0;
+  // Stores k and v of every row of qkv at plan.kv_rows; needs nothing else of the plan.
+  virtual void StoreKv(const Tensor& qkv, const AttentionShape& shape, const PassPlan& plan, KvStore& store) = 0;
+  // For every row r of the plan's runs: out[r] = softmax(scale · q[r]·k over the visible positions) · v, heads side by side:
+  // [rows, q_cols]. Keys and values come from the store alone, so the plan may be one of fewer rows than were stored.
+  virtual void Attend(const Tensor& qkv, const AttentionShape& shape, const PassPlan& plan, const KvStore& store,
+                      Operand& out) = 0;
   // gate_up [rows, gate | up]: out[r] = silu(gate) * up
   virtual void GatedSilu(const Tensor& gate_up, int32_t rows, Operand& out) = 0;
   // out[i] = x[rows[i]]; `out` is another tensor than `x`

@@ -36,9 +36,10 @@ Workspace MakeWorkspace(Backend& backend, const ModelConfig& config, const Decod
   work.normed = backend.NewOperand(rows, config.hidden);
   work.qkv = backend.NewTensor(rows, q_cols + 2 * kv_cols);
   work.mixed = backend.NewOperand(rows, q_cols);
-  work.kv = backend.NewKvStore(rows, kv_cols);
+  work.kv = backend.NewKvStore(rows, {config.heads, config.kv_heads, config.head_dim, 0});
   work.gate_up = backend.NewTensor(slice, 2 * static_cast<int64_t>(config.intermediate));
   work.gated = backend.NewOperand(slice, config.intermediate);
+  work.read_qkv = backend.NewTensor(limits.max_reads, q_cols + 2 * kv_cols);
   work.read_x = backend.NewTensor(limits.max_reads, config.hidden);
   work.read_normed = backend.NewTensor(limits.max_reads, config.hidden);
   return work;
@@ -94,10 +95,15 @@ void Decoder::Forward(const Pass& pass, std::span<float> label_logits,
   SYSONE_CHECK(reads <= limits_.max_reads, "a pass of %d reads exceeds the buffers' %d", reads,
                limits_.max_reads);
   const PassPlan plan = pass.plan();
-  const PassContext context{backend_, work_, plan};
+  reads_.Build(plan, pass.read_rows());
+  PassContext context{backend_, work_, plan};
 
   backend_.Embed(*embedding_, pass.tokens(), *work_.x);
   for (size_t i = 0; i < layers_.size(); ++i) {
+    if (i + 1 == layers_.size() && !observe_) {
+      backend_.SelectRows(*work_.x, pass.read_rows(), *work_.read_x);
+      context.reads = &reads_;
+    }
     layers_[i].mixer->Apply(context);
     layers_[i].feed_forward->Apply(context);
     if (observe_) {
@@ -107,7 +113,7 @@ void Decoder::Forward(const Pass& pass, std::span<float> label_logits,
     }
   }
   const Table& head = untied_head_ ? *untied_head_ : *embedding_;
-  backend_.SelectRows(*work_.x, pass.read_rows(), *work_.read_x);
+  if (observe_) backend_.SelectRows(*work_.x, pass.read_rows(), *work_.read_x);
   backend_.FinalNorm(*work_.read_x, *final_norm_, norm_eps_, reads, *work_.read_normed);
   backend_.LabelLogits(*work_.read_normed, head, pass.label_reads(), pass.label_ids(),
                        label_logits);

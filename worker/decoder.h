@@ -14,6 +14,7 @@
 #include "model/model_config.h"
 #include "model/tensor_index.h"
 #include "worker/pass.h"
+#include "worker/read_plan.h"
 
 namespace sysone {
 
@@ -33,8 +34,10 @@ struct Workspace {
   std::unique_ptr<KvStore> kv;      // [max_rows] of the layer in work: nothing outlives a pass yet
   std::unique_ptr<Tensor> gate_up;  // [kFeedForwardRows, gate | up]
   std::unique_ptr<Operand> gated;   // [kFeedForwardRows, intermediate]
-  std::unique_ptr<Tensor> read_x;   // [max_reads, hidden]
-  std::unique_ptr<Tensor> read_normed;
+  // Of the rows that are read: the last layer goes on with these alone.
+  std::unique_ptr<Tensor> read_qkv;     // [max_reads, q | k | v]
+  std::unique_ptr<Tensor> read_x;       // [max_reads, hidden] the residual stream
+  std::unique_ptr<Tensor> read_normed;  // [max_reads, hidden]
 };
 
 // What a part works with during one pass.
@@ -42,9 +45,16 @@ struct PassContext {
   Backend& backend;
   Workspace& work;
   const PassPlan& plan;
+  // Set in the last layer, where nothing but these rows is wanted any more.
+  const ReadPlan* reads = nullptr;
+
+  // The residual stream that a part adds to, and its rows in use.
+  Tensor& x() const { return reads ? *work.read_x : *work.x; }
+  int32_t rows() const { return reads ? reads->plan().rows() : plan.rows(); }
 };
 
-// A part of a layer: x += part(norm(x)) for every row of the pass.
+// A part of a layer: x() += part(norm(x())). In the last layer a token mixer takes in all rows of work.x nevertheless, because
+// later passes may continue them.
 class LayerPart {
  public:
   virtual ~LayerPart() = default;
@@ -72,7 +82,7 @@ class Decoder {
   void Forward(const Pass& pass, std::span<float> label_logits, std::span<HeadSummary> summaries);
 
   // For tests: the residual stream after each layer goes to `observe` (layer, x [rows, hidden])
-  // during Forward.
+  // during Forward, which then computes all rows of the last layer, too.
   void ObserveLayers(std::function<void(size_t, std::span<const float>)> observe) {
     observe_ = std::move(observe);
   }
@@ -92,6 +102,7 @@ class Decoder {
   std::unique_ptr<RopeTable> rope_;
   std::vector<DecoderLayer> layers_;
   Workspace work_;
+  ReadPlan reads_;  // of the current pass; kept for its memory
   std::function<void(size_t, std::span<const float>)> observe_;
 };
 

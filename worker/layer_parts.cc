@@ -51,8 +51,14 @@ class Attention final : public LayerPart {
     backend.RmsNorm(*work.x, *norm_, eps_, {0, rows}, *work.normed);
     backend.MatMul(*work.normed, *qkv_, qkv_bias_.get(), rows, *work.qkv);
     backend.NormRope(*work.qkv, shape_, rope_, q_norm_.get(), k_norm_.get(), eps_, pass.plan);
-    backend.Attention(*work.qkv, shape_, pass.plan, *work.kv, *work.mixed);
-    backend.MatMulAdd(*work.mixed, *out_, {0, rows}, *work.x);
+    backend.StoreKv(*work.qkv, shape_, pass.plan, *work.kv);
+    if (pass.reads) {
+      backend.SelectRows(*work.qkv, pass.reads->rows(), *work.read_qkv);
+      backend.Attend(*work.read_qkv, shape_, pass.reads->plan(), *work.kv, *work.mixed);
+    } else {
+      backend.Attend(*work.qkv, shape_, pass.plan, *work.kv, *work.mixed);
+    }
+    backend.MatMulAdd(*work.mixed, *out_, {0, pass.rows()}, pass.x());
   }
 
  private:
@@ -121,13 +127,13 @@ class GatedSiluPart final : public LayerPart {
 
   void Apply(const PassContext& pass) const override {
     Workspace& work = pass.work;
-    const int32_t rows = pass.plan.rows();
+    const int32_t rows = pass.rows();
     for (int32_t first = 0; first < rows; first += kFeedForwardRows) {
       const RowRange slice{first, std::min(kFeedForwardRows, rows - first)};
-      pass.backend.RmsNorm(*work.x, *norm_, eps_, slice, *work.normed);
+      pass.backend.RmsNorm(pass.x(), *norm_, eps_, slice, *work.normed);
       pass.backend.MatMul(*work.normed, *gate_up_, nullptr, slice.count, *work.gate_up);
       pass.backend.GatedSilu(*work.gate_up, slice.count, *work.gated);
-      pass.backend.MatMulAdd(*work.gated, *down_, slice, *work.x);
+      pass.backend.MatMulAdd(*work.gated, *down_, slice, pass.x());
     }
   }
 

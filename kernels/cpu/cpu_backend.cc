@@ -81,8 +81,8 @@ class CpuBackend : public Backend {
     return std::make_unique<CpuTensor>(max_rows, cols);
   }
   std::unique_ptr<Operand> NewOperand(int64_t max_rows, int64_t cols) override;
-  std::unique_ptr<KvStore> NewKvStore(int64_t rows, int64_t kv_cols) override {
-    return std::make_unique<CpuKvStore>(rows, kv_cols);
+  std::unique_ptr<KvStore> NewKvStore(int64_t rows, const AttentionShape& shape) override {
+    return std::make_unique<CpuKvStore>(rows, shape.kv_cols());
   }
 
   void Embed(const Table& table, std::span<const TokenId> ids, Tensor& out) override;
@@ -94,8 +94,10 @@ class CpuBackend : public Backend {
   void NormRope(Tensor& qkv, const AttentionShape& shape, const RopeTable& rope,
                 const Vector* q_norm, const Vector* k_norm, float eps,
                 const PassPlan& plan) override;
-  void Attention(const Tensor& qkv, const AttentionShape& shape, const PassPlan& plan,
-                 KvStore& store, Operand& out) override;
+  void StoreKv(const Tensor& qkv, const AttentionShape& shape, const PassPlan& plan,
+               KvStore& store) override;
+  void Attend(const Tensor& qkv, const AttentionShape& shape, const PassPlan& plan,
+              const KvStore& store, Operand& out) override;
   void GatedSilu(const Tensor& gate_up, int32_t rows, Operand& out) override;
   void SelectRows(const Tensor& x, std::span<const int32_t> rows, Tensor& out) override;
   void FinalNorm(const Tensor& x, const Vector& weight, float eps, int32_t rows,
@@ -269,15 +271,11 @@ void CpuBackend::NormRope(Tensor& qkv, const AttentionShape& shape, const RopeTa
   });
 }
 
-void CpuBackend::Attention(const Tensor& qkv, const AttentionShape& shape, const PassPlan& plan,
-                           KvStore& store, Operand& out) {
+void CpuBackend::StoreKv(const Tensor& qkv, const AttentionShape& shape, const PassPlan& plan,
+                         KvStore& store) {
   auto& kv = static_cast<CpuKvStore&>(store);
-  auto& operand = static_cast<CpuOperand&>(out);
-  const int32_t group = shape.heads / shape.kv_heads;
-  SYSONE_CHECK(In(qkv).cols == shape.qkv_cols() && operand.cols == shape.q_cols() &&
-                   kv.keys.cols == shape.kv_cols() && plan.rows() <= operand.rows &&
-                   shape.heads % shape.kv_heads == 0 && group <= kMaxQueries &&
-                   shape.head_dim <= kMaxHeadDim,
+  SYSONE_CHECK(In(qkv).cols == shape.qkv_cols() && plan.rows() <= In(qkv).rows &&
+                   kv.keys.cols == shape.kv_cols(),
                "attention shapes do not fit");
   ForRows(plan.rows(), 4 * shape.kv_cols(), [&](int64_t r, int) {
     const int64_t to = plan.kv_rows[static_cast<size_t>(r)];
@@ -286,7 +284,18 @@ void CpuBackend::Attention(const Tensor& qkv, const AttentionShape& shape, const
     std::copy_n(key, shape.kv_cols(), kv.keys.Row(to));
     std::copy_n(key + shape.kv_cols(), shape.kv_cols(), kv.values.Row(to));
   });
+}
 
+void CpuBackend::Attend(const Tensor& qkv, const AttentionShape& shape, const PassPlan& plan,
+                        const KvStore& store, Operand& out) {
+  const auto& kv = static_cast<const CpuKvStore&>(store);
+  auto& operand = static_cast<CpuOperand&>(out);
+  const int32_t group = shape.heads / shape.kv_heads;
+  SYSONE_CHECK(In(qkv).cols == shape.qkv_cols() && operand.cols == shape.q_cols() &&
+                   kv.keys.cols == shape.kv_cols() && plan.rows() <= operand.rows &&
+                   plan.rows() <= In(qkv).rows && shape.heads % shape.kv_heads == 0 &&
+                   group <= kMaxQueries && shape.head_dim <= kMaxHeadDim,
+               "attention shapes do not fit");
   tiles_.clear();
   const int32_t tile_rows = TileRows(shape);
   for (size_t i = 0; i < plan.runs.size(); ++i)

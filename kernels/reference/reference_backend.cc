@@ -139,8 +139,8 @@ class ReferenceBackend : public Backend {
   std::unique_ptr<Operand> NewOperand(int64_t max_rows, int64_t cols) override {
     return std::make_unique<Ref<Operand>>(max_rows, cols);
   }
-  std::unique_ptr<KvStore> NewKvStore(int64_t rows, int64_t kv_cols) override {
-    return std::make_unique<RefKv>(rows, kv_cols);
+  std::unique_ptr<KvStore> NewKvStore(int64_t rows, const AttentionShape& shape) override {
+    return std::make_unique<RefKv>(rows, shape.kv_cols());
   }
 
   void Embed(const Table& table, std::span<const TokenId> ids, Tensor& out) override {
@@ -194,11 +194,10 @@ class ReferenceBackend : public Backend {
     }
   }
 
-  void Attention(const Tensor& qkv, const AttentionShape& shape, const PassPlan& plan,
-                 KvStore& store, Operand& out) override {
+  void StoreKv(const Tensor& qkv, const AttentionShape& shape, const PassPlan& plan,
+               KvStore& store) override {
     auto& kv = static_cast<RefKv&>(store);
-    SYSONE_CHECK(In(qkv).cols == shape.qkv_cols() && kv.keys.cols == shape.kv_cols() &&
-                     In(out).cols == shape.q_cols(),
+    SYSONE_CHECK(In(qkv).cols == shape.qkv_cols() && kv.keys.cols == shape.kv_cols(),
                  "attention shapes do not fit");
     for (int32_t r = 0; r < plan.rows(); ++r) {
       const float* k = In(qkv).Row(r) + shape.q_cols();
@@ -206,6 +205,14 @@ class ReferenceBackend : public Backend {
       std::copy_n(k, shape.kv_cols(), kv.keys.Row(to));
       std::copy_n(k + shape.kv_cols(), shape.kv_cols(), kv.values.Row(to));
     }
+  }
+
+  void Attend(const Tensor& qkv, const AttentionShape& shape, const PassPlan& plan,
+              const KvStore& store, Operand& out) override {
+    const auto& kv = static_cast<const RefKv&>(store);
+    SYSONE_CHECK(In(qkv).cols == shape.qkv_cols() && kv.keys.cols == shape.kv_cols() &&
+                     In(out).cols == shape.q_cols(),
+                 "attention shapes do not fit");
     const int32_t group = shape.heads / shape.kv_heads;
     for (const AttentionRun& run : plan.runs) {
       for (int32_t i = 0; i < run.rows; ++i) {

@@ -65,7 +65,9 @@ inline std::vector<float> Attend(Backend& backend, const AttentionShape& shape,
                                  const AttentionBatch& batch, const std::vector<float>& qkv,
                                  KvStore& store) {
   auto out = backend.NewOperand(batch.rows(), shape.q_cols());
-  backend.Attention(*MakeTensor(backend, qkv, shape.qkv_cols()), shape, batch.Plan(), store, *out);
+  const auto tensor = MakeTensor(backend, qkv, shape.qkv_cols());
+  backend.StoreKv(*tensor, shape, batch.Plan(), store);
+  backend.Attend(*tensor, shape, batch.Plan(), store, *out);
   return Read(backend, *out, batch.rows(), shape.q_cols());
 }
 

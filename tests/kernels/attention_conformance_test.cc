@@ -29,7 +29,7 @@ class AttentionConformance : public VariantTest {
  protected:
   std::vector<float> Run(Backend& backend, const AttentionShape& shape, const AttentionBatch& batch,
                          const std::vector<float>& qkv) {
-    auto store = backend.NewKvStore(batch.store_rows(), shape.kv_cols());
+    auto store = backend.NewKvStore(batch.store_rows(), shape);
     return Attend(backend, shape, batch, qkv, *store);
   }
 

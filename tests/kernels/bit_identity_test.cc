@@ -134,7 +134,7 @@ class AttentionBitIdentity : public VariantTest {
     qkv_ = Data(5).Normal(kLength * kShape.qkv_cols());
     AttentionBatch batch;
     batch.AddRun({}, kLength);
-    auto store = subject_->NewKvStore(kLength, kShape.kv_cols());
+    auto store = subject_->NewKvStore(kLength, kShape);
     whole_ = Attend(*subject_, kShape, batch, qkv_, *store);
   }
 
@@ -149,7 +149,7 @@ class AttentionBitIdentity : public VariantTest {
 
 TEST_P(AttentionBitIdentity, APrefixMayComeInAnEarlierPassCutAnywhere) {
   for (int32_t cut = 1; cut < kLength; ++cut) {
-    auto store = subject_->NewKvStore(kLength, kShape.kv_cols());
+    auto store = subject_->NewKvStore(kLength, kShape);
     AttentionBatch before, after;
     const auto prefix = before.AddRun({}, cut);
     after.next_store_row = cut;
@@ -169,7 +169,7 @@ TEST_P(AttentionBitIdentity, RunsOfOnePassMayCutTheSequenceAnywhere) {
       seen = batch.AddRun(seen, std::min(step, kLength - first));
     for (const bool scatter : {false, true}) {
       if (scatter) batch.Scatter(static_cast<uint32_t>(step));
-      auto store = subject_->NewKvStore(batch.store_rows(), kShape.kv_cols());
+      auto store = subject_->NewKvStore(batch.store_rows(), kShape);
       ASSERT_TRUE(SameBits(Attend(*subject_, kShape, batch, qkv_, *store), whole_))
           << "step " << step << (scatter ? ", scattered" : "");
     }
@@ -189,11 +189,30 @@ TEST_P(AttentionBitIdentity, TheOrderOfSequencesInABatchDoesNotMatter) {
       for (int32_t i = 0; i < lengths[static_cast<size_t>(sequence)]; ++i) rows.push_back(i);
     }
     batch.Scatter(static_cast<uint32_t>(round));
-    auto store = subject_->NewKvStore(batch.store_rows(), kShape.kv_cols());
+    auto store = subject_->NewKvStore(batch.store_rows(), kShape);
     ASSERT_TRUE(
         SameBits(Attend(*subject_, kShape, batch, Gathered(qkv_, rows, kShape.qkv_cols()), *store),
                  Gathered(whole_, rows, kShape.q_cols())));
   }
+}
+
+TEST_P(AttentionBitIdentity, AFewRowsMayBeAttendedAlone) {
+  AttentionBatch all, few;
+  const auto spans = all.AddRun({}, kLength);
+  auto store = subject_->NewKvStore(kLength, kShape);
+  subject_->StoreKv(*MakeTensor(*subject_, qkv_, kShape.qkv_cols()), kShape, all.Plan(), *store);
+  const std::vector<int32_t> rows = {149, 0, 63, 64, 65, 100, 100};
+  few.spans = spans;
+  for (const int32_t row : rows) {
+    few.runs.push_back({few.rows(), 1, row, 0, 1});
+    few.positions.push_back(row);
+  }
+  auto out = subject_->NewOperand(few.rows(), kShape.q_cols());
+  subject_->Attend(
+      *MakeTensor(*subject_, Gathered(qkv_, rows, kShape.qkv_cols()), kShape.qkv_cols()), kShape,
+      few.Plan(), *store, *out);
+  EXPECT_TRUE(SameBits(Read(*subject_, *out, few.rows(), kShape.q_cols()),
+                       Gathered(whole_, rows, kShape.q_cols())));
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, BitIdentity, ::testing::ValuesIn(AllVariants()), VariantName);

@@ -82,24 +82,28 @@ TEST_F(ReferenceBackendTest, AttendsToAllEarlierPositionsOfTheRunAndNoOthers) {
   // share the span of row 0.
   const AttentionShape shape{.heads = 2, .kv_heads = 1, .head_dim = 2, .scale = 1};
   auto qkv = Upload({1, 1, 1, 1, 0, 0, 8, 80, 1, 1, 1, 1, 0, 0, 2, 20, 1, 1, 1, 1, 0, 0, 4, 40}, 8);
-  auto store = backend_->NewKvStore(8, 2);
+  auto store = backend_->NewKvStore(8, shape);
   auto out = backend_->NewOperand(3, 4);
   const std::vector<int32_t> positions = {0, 1, 1}, kv_rows = {5, 2, 7};
   const std::vector<KvSpan> spans = {{5, 1}, {5, 1}, {2, 1}, {5, 1}, {7, 1}};
   const std::vector<AttentionRun> runs = {{0, 1, 0, 0, 1}, {1, 1, 1, 1, 2}, {2, 1, 1, 3, 2}};
-  backend_->Attention(*qkv, shape, {positions, kv_rows, runs, spans}, *store, *out);
+  const PassPlan plan{positions, kv_rows, runs, spans};
+  backend_->StoreKv(*qkv, shape, plan, *store);
+  backend_->Attend(*qkv, shape, plan, *store, *out);
   EXPECT_EQ(Read(*out, 3, 4), (std::vector<float>{8, 80, 8, 80, 5, 50, 5, 50, 6, 60, 6, 60}));
 }
 
 TEST_F(ReferenceBackendTest, WeighsValuesBySoftmaxOfTheScaledScores) {
   const AttentionShape shape{.heads = 1, .kv_heads = 1, .head_dim = 2, .scale = 0.5f};
   auto qkv = Upload({0, 0, 2, 0, 1, 0, 2, 0, 0, 0, 0, 1}, 6);  // scores of row 1: 0.5 · (4, 0)
-  auto store = backend_->NewKvStore(2, 2);
+  auto store = backend_->NewKvStore(2, shape);
   auto out = backend_->NewOperand(2, 2);
   const std::vector<int32_t> positions = {0, 1};
   const std::vector<KvSpan> spans = {{0, 2}};
   const std::vector<AttentionRun> runs = {{0, 2, 0, 0, 1}};
-  backend_->Attention(*qkv, shape, {positions, positions, runs, spans}, *store, *out);
+  const PassPlan plan{positions, positions, runs, spans};
+  backend_->StoreKv(*qkv, shape, plan, *store);
+  backend_->Attend(*qkv, shape, plan, *store, *out);
   const double p = 1 / (1 + std::exp(-2.0));
   const auto got = Read(*out, 2, 2);
   EXPECT_FLOAT_EQ(got[2], static_cast<float>(p));

@@ -88,7 +88,8 @@ struct Setting {
   std::string family, backend, dtype;
 };
 
-std::vector<Setting> Settings(const std::vector<std::string>& backends, const std::vector<std::string>& dtypes) {
+std::vector<Setting> Settings(const std::vector<std::string>& backends,
+                              const std::vector<std::string>& dtypes) {
   std::vector<Setting> settings;
   for (const char* family : {"llama", "llama3", "qwen2", "qwen3"})
     for (const std::string& backend : backends)
@@ -202,6 +203,26 @@ TEST_P(DecoderExactness, ALogitDoesNotDependOnTheSplitOrOnTheCompany) {
   }
 }
 
+// Observing makes the last layer compute all rows instead of the read ones alone.
+TEST_P(DecoderGolden, RowsThatNobodyReadsChangeNothingInTheLastLayer) {
+  const std::vector<GoldenCase> cases = ReadGoldens(folder_);
+  const std::vector<TokenId> labels = AllIds(64);
+  const std::span<const TokenId> ids(cases[1].ids);
+  const size_t half = ids.size() / 2;
+  const JobTokens job{
+      ids.first(half),
+      {{ids.subspan(half), labels}, {ids.subspan(half, 1), labels}, {ids.last(1), labels}},
+      false};
+  const JobTokens other{{}, {{cases[2].ids, labels}}, false};
+  const std::vector<PassItem> items{{&job, 0, 3}, {&other, 0, 1}};
+  const std::vector<float> read_rows_only = Run(items);
+  size_t observed_rows = 0;
+  decoder_->ObserveLayers([&](size_t, std::span<const float> x) { observed_rows = x.size(); });
+  EXPECT_EQ(Run(items), read_rows_only);
+  EXPECT_GT(observed_rows, 0u);
+  for (const float logit : read_rows_only) ASSERT_TRUE(std::isfinite(logit));
+}
+
 TEST_P(DecoderGolden, SummariesAreOverTheWholeVocabulary) {
   const GoldenCase golden = ReadGoldens(folder_)[1];
   const std::vector<TokenId> labels = AllIds(golden.logits.size());
@@ -221,11 +242,13 @@ TEST_P(DecoderGolden, SummariesAreOverTheWholeVocabulary) {
   EXPECT_TRUE(Near(summaries[0].log_sum_exp, std::log(sum), 768 * 0x1p-24 + 1e-6));
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, DecoderGolden, ::testing::ValuesIn(Settings(BackendNames(), {"float32", "bfloat16"})),
+INSTANTIATE_TEST_SUITE_P(Models, DecoderGolden,
+                         ::testing::ValuesIn(Settings(BackendNames(), {"float32", "bfloat16"})),
                          SettingName);
-INSTANTIATE_TEST_SUITE_P(Models, DecoderGoldenFloat32, ::testing::ValuesIn(Settings(BackendNames(), {"float32"})),
-                         SettingName);
-INSTANTIATE_TEST_SUITE_P(Models, DecoderExactness, ::testing::ValuesIn(Settings(FastBackends(), {"float32", "bfloat16"})),
+INSTANTIATE_TEST_SUITE_P(Models, DecoderGoldenFloat32,
+                         ::testing::ValuesIn(Settings(BackendNames(), {"float32"})), SettingName);
+INSTANTIATE_TEST_SUITE_P(Models, DecoderExactness,
+                         ::testing::ValuesIn(Settings(FastBackends(), {"float32", "bfloat16"})),
                          SettingName);
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(DecoderExactness);
 
