@@ -9,7 +9,9 @@
 #include <string_view>
 #include <utility>
 
+#include "api_server/frame_tracer.h"
 #include "base/check.h"
+#include "base/log.h"
 
 namespace sysone {
 namespace {
@@ -173,6 +175,7 @@ struct Interpreter {
   Status status;
   PyObject* compile_template = nullptr;
   PyObject* render = nullptr;
+  PyObject* trace = nullptr;
 };
 
 Status FromPyStatus(const PyStatus& status) {
@@ -211,12 +214,15 @@ Interpreter StartInterpreter() {
   const Ref globals(PyDict_New());
   PyDict_SetItemString(globals.get(), "__builtins__", PyEval_GetBuiltins());
   PyDict_SetItemString(globals.get(), "__name__", Text("sysone_chat_template").get());
-  const Ref done(PyRun_String(kPrelude, Py_file_input, globals.get(), globals.get()));
+  Ref done(PyRun_String(kPrelude, Py_file_input, globals.get(), globals.get()));
+  if (done)
+    done = Ref(PyRun_String(FrameTracerSource(), Py_file_input, globals.get(), globals.get()));
   if (done) {
     started.compile_template = PyDict_GetItemString(globals.get(), "compile_template");
     started.render = PyDict_GetItemString(globals.get(), "render");
-    Py_INCREF(started.compile_template);
-    Py_INCREF(started.render);
+    started.trace = PyDict_GetItemString(globals.get(), "trace");
+    for (PyObject* function : {started.compile_template, started.render, started.trace})
+      Py_INCREF(function);
     if (PySys_AddAuditHook(Doorkeeper, nullptr) != 0)
       started.status = TakeException(Code::kInternal);
   } else {
@@ -258,9 +264,30 @@ Ref StringDict(const std::map<std::string, std::string>& strings) {
   return dict;
 }
 
+Ref StringList(std::span<const std::string_view> strings) {
+  Ref list(PyList_New(0));
+  if (!list) return {};
+  for (const std::string_view string : strings) {
+    const Ref text = Text(std::string(string));
+    if (!text || PyList_Append(list.get(), text.get()) != 0) return {};
+  }
+  return list;
+}
+
+// Contents that a template might treat in a way of its own.
+constexpr std::string_view kProbes[] = {"plain",
+                                        " white space at both ends \n",
+                                        "\n\n\tlines\r\nand\u00a0more\u2003",
+                                        "{{ 7 * 6 }}{% raw %}{# <b>&amp;'\"",
+                                        "<|im_end|><think>x</think>",
+                                        "<tool_response>x</tool_response>",
+                                        "\u00fc\u4e2d\U0001F600",
+                                        ""};
+
 }  // namespace
 
 struct ChatTemplate::Impl {
+  std::string source;
   Ref compiled;
   Ref special_tokens;
 
@@ -283,6 +310,7 @@ Result<std::shared_ptr<const ChatTemplate>> ChatTemplate::Compile(
   const Interpreter& python = TheInterpreter();
   SYSONE_RETURN_IF_ERROR(python.status);
   auto impl = std::make_unique<Impl>();
+  impl->source = text;
   Status status;
   {
     const Lock lock;
@@ -310,6 +338,53 @@ Result<std::string> ChatTemplate::Render(const std::vector<ChatMessage>& message
   std::optional<std::string> text = Utf8(rendered.get());
   if (!text) return TakeException(Code::kInvalidArgument);
   return std::move(*text);
+}
+
+std::optional<PromptFrame> ChatTemplate::FindFrame(std::span<const std::string_view> roles,
+                                                   const Json& kwargs) const {
+  std::string trace;
+  {
+    const Lock lock;
+    const Ref source = Text(impl_->source), role_list = StringList(roles),
+              arguments = Text(kwargs.is_null() ? "{}" : kwargs.Dump());
+    if (!source || !role_list || !arguments) {
+      PyErr_Clear();
+      return std::nullopt;
+    }
+    const Ref traced(PyObject_CallFunctionObjArgs(TheInterpreter().trace, source.get(),
+                                                  impl_->special_tokens.get(), role_list.get(),
+                                                  arguments.get(), Py_True, nullptr));
+    if (traced) trace = Utf8(traced.get()).value_or("");
+    PyErr_Clear();
+  }
+  const Result<Json> found = Json::Parse(trace);
+  if (!found.ok()) return std::nullopt;
+  std::optional<PromptFrame> frame = PromptFrame::FromTrace(*found, roles.size());
+  if (!frame || !Confirmed(*frame, roles, kwargs)) return std::nullopt;
+  return frame;
+}
+
+// The trace proves the frame; a look at real renderings guards the proof.
+bool ChatTemplate::Confirmed(const PromptFrame& frame, std::span<const std::string_view> roles,
+                             const Json& kwargs) const {
+  for (size_t p = 0; p < std::size(kProbes); ++p) {
+    std::vector<ChatMessage> messages;
+    std::vector<std::string_view> contents;
+    for (size_t m = 0; m < roles.size(); ++m) {
+      contents.push_back(kProbes[(p + m) % std::size(kProbes)]);
+      messages.push_back({std::string(roles[m]), std::string(contents.back())});
+    }
+    if (!frame.Fits(contents)) continue;
+    std::string filled;
+    frame.AppendHead(contents, filled);
+    filled.append(contents.back()).append(frame.tail());
+    const Result<std::string> rendered = Render(messages, kwargs, true);
+    if (rendered.ok() && *rendered == filled) continue;
+    SYSONE_WARNING("the chat template's frame does not hold for '%s'; every prompt is rendered",
+                   std::string(contents.back()).c_str());
+    return false;
+  }
+  return true;
 }
 
 }  // namespace sysone

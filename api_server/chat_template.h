@@ -6,9 +6,13 @@
 
 #include <map>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "api_server/prompt_frame.h"
 #include "base/json.h"
 #include "base/status.h"
 
@@ -42,7 +46,16 @@ class ChatTemplate {
   Result<std::string> Render(const std::vector<ChatMessage>& messages, const Json& kwargs,
                              bool add_generation_prompt) const;
 
+  // What Render(messages with these roles, kwargs, true) writes round the contents, for every content that fits the frame.
+  // nullopt when the rendering depends on the contents, on time or on chance in a way that is not followed. Some
+  // milliseconds: for start-up.
+  std::optional<PromptFrame> FindFrame(std::span<const std::string_view> roles,
+                                       const Json& kwargs) const;
+
  private:
+  bool Confirmed(const PromptFrame& frame, std::span<const std::string_view> roles,
+                 const Json& kwargs) const;
+
   struct Impl;
   explicit ChatTemplate(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;

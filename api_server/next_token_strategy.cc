@@ -12,6 +12,16 @@
 namespace sysone {
 namespace {
 
+// Questions that a server is asked again and again are some thousands at most, of some hundred bytes.
+constexpr size_t kBlockCacheBytes = 4 << 20;
+
+std::string StateText(const DecisionRequest& request) {
+  return request.state.is_string() ? request.state.string() : request.state.Dump();
+}
+
+// Between the state and the question in a message. Ends in a line feed: there the tokens of the two are apart.
+constexpr std::string_view kStateEnd = "\n\n";
+
 std::vector<ChatMessage> Conversation(const std::string& instructions, const std::string& user) {
   std::vector<ChatMessage> messages;
   if (!instructions.empty()) messages.push_back({"system", instructions});
@@ -43,15 +53,16 @@ RequestProblem TooManyOptions(const Question& question, size_t most) {
   return OneIssue(std::move(issue));
 }
 
-size_t CommonPrefix(const std::vector<std::vector<TokenId>>& prompts) {
+size_t CommonPrefix(const std::vector<BlockCache::Tokens>& prompts) {
   if (prompts.size() < 2) return 0;
-  size_t length =
-      prompts[0].size() - 1;  // each question keeps a token of its own: the one that is read
+  const std::vector<TokenId>& first = *prompts[0];
+  size_t length = first.size() - 1;  // each question keeps a token of its own: the one that is read
   for (size_t q = 1; q < prompts.size(); ++q) {
-    length = std::min(length, prompts[q].size() - 1);
-    const auto end = prompts[0].begin() + static_cast<ptrdiff_t>(length);
-    length = static_cast<size_t>(std::mismatch(prompts[0].begin(), end, prompts[q].begin()).first -
-                                 prompts[0].begin());
+    const std::vector<TokenId>& other = *prompts[q];
+    length = std::min(length, other.size() - 1);
+    const auto end = first.begin() + static_cast<ptrdiff_t>(length);
+    length =
+        static_cast<size_t>(std::mismatch(first.begin(), end, other.begin()).first - first.begin());
   }
   return length;
 }
@@ -67,7 +78,22 @@ NextTokenStrategy::NextTokenStrategy(std::shared_ptr<const Tokenizer> tokenizer,
       options_(std::move(options)),
       base_kwargs_(std::move(base_kwargs)),
       ends_(std::move(ends)),
-      labels_(std::move(labels)) {}
+      labels_(std::move(labels)),
+      blocks_(kBlockCacheBytes) {
+  if (options_.shortcuts) FindFrames();
+}
+
+// A frame is of use when it ends prompts in the way that the labels were resolved for.
+void NextTokenStrategy::FindFrames() {
+  constexpr std::string_view kRoles[] = {"system", "user"};
+  for (const bool instructions : {false, true}) {
+    std::optional<PromptFrame>& frame = frames_[instructions];
+    frame = template_->FindFrame(std::span(kRoles).last(instructions ? 2 : 1), base_kwargs_);
+    for (const QuestionType type :
+         {QuestionType::kChoice, QuestionType::kNoul, QuestionType::kScore})
+      if (frame && std::string(ClosingLine(type)) + frame->tail() != EndOf(type)) frame.reset();
+  }
+}
 
 Result<std::unique_ptr<const NextTokenStrategy>> NextTokenStrategy::Create(
     std::shared_ptr<const Tokenizer> tokenizer, std::shared_ptr<const ChatTemplate> chat_template,
@@ -114,9 +140,8 @@ OrProblem<std::string> NextTokenStrategy::RenderPrompt(const DecisionRequest& re
   const Question& question = request.questions[index];
   const auto labels = labels_.For(question.type, question.options.size());
   if (labels.empty()) return TooManyOptions(question, labels_.max_options());
-  const std::string state =
-      request.state.is_string() ? request.state.string() : request.state.Dump();
-  const std::string user = state + "\n\n" + QuestionBlock(question, labels);
+  std::string user = StateText(request);
+  user.append(kStateEnd).append(QuestionBlock(question, labels));
   const Result<std::string> text =
       template_->Render(Conversation(request.instructions, user),
                         MergeTemplateKwargs(base_kwargs_, request.chat_template_kwargs), true);
@@ -142,35 +167,98 @@ OrProblem<std::string> NextTokenStrategy::RenderPrompt(const DecisionRequest& re
   return *text;
 }
 
-OrProblem<DecisionJobPlan> NextTokenStrategy::Plan(const DecisionRequest& request) const {
-  std::vector<std::vector<TokenId>> prompts(request.questions.size());
-  for (size_t q = 0; q < prompts.size(); ++q) {
+const PromptFrame* NextTokenStrategy::FrameOf(const DecisionRequest& request) const {
+  if (!request.chat_template_kwargs.is_null()) return nullptr;
+  const std::optional<PromptFrame>& frame = frames_[!request.instructions.empty()];
+  return frame ? &*frame : nullptr;
+}
+
+bool NextTokenStrategy::EncodeParts(const DecisionRequest& request, const PromptFrame& frame,
+                                    std::span<const std::string> blocks, Prompts& prompts) const {
+  const size_t messages = request.instructions.empty() ? 1 : 2;
+  const std::string state = StateText(request).append(kStateEnd);
+  std::string user;
+  for (const std::string& block : blocks) {
+    if (block[0] != blocks[0][0]) return false;  // the tokens before it depend on it
+    if (!frame.has_guards()) continue;
+    user.assign(state).append(block);
+    const std::string_view contents[] = {request.instructions, user};
+    if (!frame.Fits(std::span(contents).last(messages))) return false;
+  }
+  std::string before;
+  const std::string_view contents[] = {request.instructions, {}};
+  frame.AppendHead(std::span(contents).last(messages), before);
+  before += state;
+  if (!tokenizer_->EncodeBefore(before, blocks[0][0], prompts.common)) return false;
+  for (const std::string& block : blocks) prompts.rests.push_back(EncodeRest(frame, block));
+  return true;
+}
+
+BlockCache::Tokens NextTokenStrategy::EncodeRest(const PromptFrame& frame,
+                                                 const std::string& block) const {
+  const std::string text = block + frame.tail();
+  if (BlockCache::Tokens known = blocks_.Find(text)) return known;
+  auto tokens = std::make_shared<std::vector<TokenId>>();
+  tokenizer_->Encode(text, *tokens);
+  blocks_.Add(text, tokens);
+  return tokens;
+}
+
+std::optional<RequestProblem> NextTokenStrategy::Encode(const DecisionRequest& request,
+                                                        Prompts& prompts) const {
+  if (const PromptFrame* frame = FrameOf(request)) {
+    std::vector<std::string> blocks;
+    for (const Question& question : request.questions) {
+      const auto labels = labels_.For(question.type, question.options.size());
+      if (labels.empty()) return TooManyOptions(question, labels_.max_options());
+      blocks.push_back(QuestionBlock(question, labels));
+    }
+    if (EncodeParts(request, *frame, blocks, prompts)) return std::nullopt;
+  }
+  for (size_t q = 0; q < request.questions.size(); ++q) {
     OrProblem<std::string> text = RenderPrompt(request, q);
     if (auto* problem = std::get_if<RequestProblem>(&text)) return std::move(*problem);
-    tokenizer_->Encode(std::get<std::string>(text), prompts[q]);
-    if (prompts[q].size() > options_.max_model_len)
+    auto tokens = std::make_shared<std::vector<TokenId>>();
+    tokenizer_->Encode(std::get<std::string>(text), *tokens);
+    prompts.rests.push_back(std::move(tokens));
+  }
+  return std::nullopt;
+}
+
+OrProblem<DecisionJobPlan> NextTokenStrategy::Plan(const DecisionRequest& request) const {
+  Prompts prompts;
+  if (auto problem = Encode(request, prompts)) return *std::move(problem);
+  for (size_t q = 0; q < prompts.rests.size(); ++q) {
+    const size_t tokens = prompts.common.size() + prompts.rests[q]->size();
+    if (tokens > options_.max_model_len)
       return RequestProblem{
           Error(Code::kTooLarge,
                 "the prompt of question '%s' has %zu tokens; this model takes at most %u: shorten "
                 "'state' or the question",
-                Shown(request.questions[q].id).c_str(), prompts[q].size(), options_.max_model_len),
+                Shown(request.questions[q].id).c_str(), tokens, options_.max_model_len),
           {}};
   }
 
   DecisionJobPlan plan;
-  const size_t prefix = CommonPrefix(prompts);
-  plan.prefix_len = static_cast<uint32_t>(prefix);
-  plan.tokens.assign(prompts[0].begin(), prompts[0].begin() + static_cast<ptrdiff_t>(prefix));
-  for (size_t q = 0; q < prompts.size(); ++q) {
+  const size_t shared = CommonPrefix(prompts.rests);
+  plan.tokens = std::move(prompts.common);
+  plan.tokens.insert(plan.tokens.end(), prompts.rests[0]->begin(),
+                     prompts.rests[0]->begin() + static_cast<ptrdiff_t>(shared));
+  const size_t prefix = plan.tokens.size();
+  const bool alone = prompts.rests.size() == 1;
+  plan.prefix_len = alone ? 0 : static_cast<uint32_t>(prefix);
+  plan.questions.reserve(prompts.rests.size());
+  for (size_t q = 0; q < prompts.rests.size(); ++q) {
+    const std::vector<TokenId>& rest = *prompts.rests[q];
     QuestionPlan question;
-    question.suffix_begin = static_cast<uint32_t>(plan.tokens.size());
-    plan.tokens.insert(plan.tokens.end(), prompts[q].begin() + static_cast<ptrdiff_t>(prefix),
-                       prompts[q].end());
+    question.suffix_begin = alone ? 0 : static_cast<uint32_t>(plan.tokens.size());
+    plan.tokens.insert(plan.tokens.end(), rest.begin() + static_cast<ptrdiff_t>(shared),
+                       rest.end());
     question.suffix_end = static_cast<uint32_t>(plan.tokens.size());
-    question.prompt_tokens = static_cast<uint32_t>(prompts[q].size());
-    for (const Label& label :
-         labels_.For(request.questions[q].type, request.questions[q].options.size()))
-      question.label_ids.push_back(label.id);
+    question.prompt_tokens = static_cast<uint32_t>(prefix + rest.size() - shared);
+    const auto labels = labels_.For(request.questions[q].type, request.questions[q].options.size());
+    question.label_ids.reserve(labels.size());
+    for (const Label& label : labels) question.label_ids.push_back(label.id);
     plan.questions.push_back(std::move(question));
   }
   return plan;

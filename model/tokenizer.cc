@@ -47,15 +47,20 @@ void SplitDigits(DigitSplit digits, std::string_view text, Emit&& emit) {
   }
 }
 
+bool IsAsciiAlnum(char c) {
+  return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');
+}
+
 class BpeTokenizer final : public Tokenizer {
  public:
   BpeTokenizer(BpeModel model, AddedTokenFinder raw, AddedTokenFinder normalized, bool nfc,
-               Cuts cuts)
+               Cuts cuts, std::string chars_after_cuts)
       : model_(std::move(model)),
         raw_(std::move(raw)),
         normalized_(std::move(normalized)),
         nfc_(nfc),
-        cuts_(cuts) {}
+        cuts_(cuts),
+        chars_after_cuts_(std::move(chars_after_cuts)) {}
 
   void Encode(std::string_view text, std::vector<TokenId>& out) const override {
     thread_local Scratch scratch;
@@ -68,6 +73,22 @@ class BpeTokenizer final : public Tokenizer {
               piece, [&](std::string_view part) { EncodeText(part, scratch, out); }, on_token);
         },
         on_token);
+  }
+
+  // What follows decides how white space before it is cut (the patterns look ahead), so `next` is encoded along and its
+  // tokens are taken off again.
+  bool EncodeBefore(std::string_view text, char next, std::vector<TokenId>& out) const override {
+    if (!text.ends_with('\n') || chars_after_cuts_.find(next) == std::string::npos) return false;
+    thread_local std::string joined;
+    joined.assign(text).push_back(next);
+    const size_t before = out.size();
+    Encode(joined, out);
+    const size_t whole = out.size();
+    Encode(std::string_view(&next, 1), out);
+    const size_t of_next = out.size() - whole;
+    SYSONE_CHECK(whole >= before + of_next, "the text behind a line feed has no tokens of its own");
+    out.resize(whole - of_next);
+    return true;
   }
 
   std::string Decode(const TokenId* ids, size_t count) const override {
@@ -109,6 +130,7 @@ class BpeTokenizer final : public Tokenizer {
   AddedTokenFinder normalized_;
   bool nfc_;
   Cuts cuts_;
+  std::string chars_after_cuts_;    // see CharsAfterCuts
   std::vector<std::string> texts_;  // by id; empty where the vocabulary has a gap
   std::unordered_map<std::string, TokenId> literals_;
 };
@@ -139,6 +161,25 @@ std::vector<AddedToken> NumberAddedTokens(const TokenizerSpec& spec) {
   return numbered;
 }
 
+// The ASCII letters and digits before which a line feed always ends what is encoded together (Tokenizer::EncodeBefore):
+// - every pattern but kWhole ends a word there: none has an alternative in which a line feed comes before a letter or a
+//   number. What they look ahead at is the kind of the next character, which EncodeBefore has at hand;
+// - normal form C joins neither of them with what stands before;
+// - no added token reaches over the border, begins behind it, or judges by what lies beyond it.
+std::string CharsAfterCuts(const TokenizerSpec& spec, const std::vector<AddedToken>& added) {
+  std::string chars;
+  if (spec.pattern == SplitPattern::kWhole || spec.add_prefix_space) return chars;
+  for (char c = '0'; c <= 'z'; ++c)
+    if (IsAsciiAlnum(c)) chars += c;
+  for (const AddedToken& token : added) {
+    const std::string& text = token.content;
+    if (token.single_word && text.back() == '\n') return "";
+    for (size_t at = 0; at < text.size(); ++at)
+      if (at == 0 || text[at - 1] == '\n') std::erase(chars, text[at]);
+  }
+  return chars;
+}
+
 AddedTokenFinder MakeFinder(const std::vector<AddedToken>& tokens, bool normalized, bool nfc) {
   std::vector<AddedToken> chosen;
   std::vector<std::string> patterns;
@@ -158,7 +199,8 @@ Result<std::shared_ptr<const Tokenizer>> BuildTokenizer(TokenizerSpec spec) {
   const std::vector<AddedToken> added = NumberAddedTokens(spec);
   auto tokenizer = std::make_shared<BpeTokenizer>(
       std::move(model), MakeFinder(added, false, spec.nfc), MakeFinder(added, true, spec.nfc),
-      spec.nfc, Cuts{spec.digits, spec.pattern, spec.add_prefix_space});
+      spec.nfc, Cuts{spec.digits, spec.pattern, spec.add_prefix_space},
+      CharsAfterCuts(spec, added));
   std::string bytes;
   for (const auto& [spelling, id] : spec.vocab) {
     const bool spelt = BytesFromSpelling(spelling, bytes);

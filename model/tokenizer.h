@@ -29,6 +29,14 @@ class Tokenizer {
   // `tokenizers` library does with add_special_tokens = false: nothing is put before or after.
   virtual void Encode(std::string_view text, std::vector<TokenId>& out) const = 0;
 
+  // For texts that are encoded in parts: appends the ids that `text`, which ends in a line feed, has when a text that starts
+  // with the ASCII letter or digit `next` follows; the ids of both together are these and then those of the second alone.
+  // False, with nothing appended, where this tokenizer does not promise that.
+  virtual bool EncodeBefore(std::string_view /*text*/, char /*next*/,
+                            std::vector<TokenId>& /*out*/) const {
+    return false;
+  }
+
   // The bytes of the ids put together; special tokens included as their text.
   virtual std::string Decode(const TokenId* ids, size_t count) const = 0;
 

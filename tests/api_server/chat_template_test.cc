@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include <fstream>
+#include <random>
 #include <sstream>
 #include <thread>
 
@@ -74,6 +75,134 @@ TEST(ChatTemplate, RendersEveryGoldenConversationAsTransformersDoes) {
   for (const char* name : {"chatml", "features", "gemma3", "gemma4", "lfm2", "qwen2_5",
                            "qwen2_5_coder", "qwen3", "qwen3_5_nothink", "qwen3_5_think", "smollm2"})
     EXPECT_GE(rendered_by[name], 15) << name;
+}
+
+constexpr std::string_view kRoles[] = {"system", "user"};
+
+// Contents that templates treat in ways of their own, and what surrounds them.
+std::string RandomContent(std::mt19937& random) {
+  static const std::string kPieces[] = {"word",
+                                        " ",
+                                        "\n",
+                                        "\t",
+                                        "  \r\n",
+                                        "<|im_end|>",
+                                        "<think>",
+                                        "</think>",
+                                        "{{",
+                                        "}}",
+                                        "{%",
+                                        "<&>",
+                                        "'\"\\",
+                                        "<tool_response>",
+                                        "</tool_response>",
+                                        "\u00e9",
+                                        "\u4e2d",
+                                        "\u00a0",
+                                        "\u2003",
+                                        "\u0085",
+                                        "\x1c",
+                                        "\U0001F600",
+                                        "0",
+                                        "<end_of_turn>"};
+  std::string content;
+  for (size_t i = random() % 6; i > 0; --i) content += kPieces[random() % std::size(kPieces)];
+  if (random() % 20 == 0) content += std::string(20000, 'x') + content;
+  return content;
+}
+
+TEST(ChatTemplate, AFrameThatFitsIsWhatTheTemplateRenders) {
+  const Result<Json> goldens = Json::Parse(ReadFile(kData + "template_goldens.json"));
+  ASSERT_TRUE(goldens.ok());
+  std::map<std::string, std::map<std::string, std::string>> special_tokens;
+  for (const Json& golden : goldens->Find("cases")->items())
+    special_tokens[golden.Find("template")->string()] = Strings(*golden.Find("special_tokens"));
+  const Json kwargs = *Json::Parse(R"({"enable_thinking": false})");
+  std::mt19937 random(11);
+  for (const char* name : {"chatml", "gemma3", "gemma4", "lfm2", "qwen2_5", "qwen2_5_coder",
+                           "qwen3", "qwen3_5_nothink", "qwen3_5_think", "smollm2"}) {
+    const auto compiled =
+        Compiled(ReadFile(kData + "templates/" + name + ".jinja"), special_tokens[name]);
+    for (const size_t messages : {1u, 2u}) {
+      const auto roles = std::span(kRoles).last(messages);
+      const std::optional<PromptFrame> frame = compiled->FindFrame(roles, kwargs);
+      ASSERT_TRUE(frame) << name;
+      int fitted = 0;
+      for (int i = 0; i < 300; ++i) {
+        std::vector<ChatMessage> chat;
+        for (const std::string_view role : roles)
+          chat.push_back({std::string(role), RandomContent(random)});
+        std::vector<std::string_view> contents;
+        for (const ChatMessage& message : chat) contents.push_back(message.content);
+        if (!frame->Fits(contents)) continue;
+        ++fitted;
+        std::string filled;
+        frame->AppendHead(contents, filled);
+        filled.append(contents.back()).append(frame->tail());
+        const Result<std::string> rendered = compiled->Render(chat, kwargs, true);
+        ASSERT_TRUE(rendered.ok()) << rendered.status().message();
+        ASSERT_EQ(*rendered, filled) << name;
+      }
+      EXPECT_GE(fitted, 30) << name << ": hardly any content fits";
+    }
+  }
+}
+
+TEST(ChatTemplate, HasNoFrameWhereARenderingMayDependOnMoreThanIsFollowed) {
+  const auto frame_of = [](const std::string& text, const Json& kwargs = Json()) {
+    return Compiled(text)->FindFrame(std::span(kRoles).last(1), kwargs);
+  };
+  const std::string content = "{{ messages[0].content }}";
+  ASSERT_TRUE(frame_of("a" + content + "b"));
+  for (const char* depends : {
+           "{{ messages[0].content | upper }}",
+           "{{ messages[0].content | length }}",
+           "{{ messages[0].content.strip() }}",
+           "{{ messages[0].content[0] }}",
+           "{{ messages[0].content | tojson }}",
+           "{{ messages | tojson }}",
+           "{{ messages[0] }}",
+           "{{ '%s' % messages[0].content }}",
+           "{{ '{}'.format(messages[0].content) }}",
+           "{{ [messages[0].content] | join }}",
+           "{{ messages | map(attribute='content') | map('trim') | join }}",
+           "{% for c in messages[0].content %}{{ c }}{% endfor %}",
+           "{% if messages[0].content < 'm' %}x{% endif %}",
+           "{% if messages[0].content | length > 3 %}x{% endif %}",
+           "{% if messages[0].content == messages[0].role ~ messages[0].content %}x{% endif %}",
+           "{% if {'k': 1}[messages[0].content] is defined %}x{% endif %}",
+           "{% if messages[messages[0].content] is defined %}x{% endif %}",
+           "{% if messages[0].content is upper %}x{% endif %}",
+           "{% if messages[0].content in 'abc' %}x{% endif %}",
+           "{% set x %}a{{ messages[0].content }}{% endset %}{{ x | trim }}",
+           "{% macro m(c) %}a{{ c }}{% endmacro %}{{ m(messages[0].content) | upper }}",
+           "{% filter upper %}{{ messages[0].content }}{% endfilter %}",
+           "{{ (messages[0].content ~ 'x').split('y')[0] }}",
+           "{{ (messages[0].content * 2) }}",
+           "{{ strftime_now('%H:%M:%S') }}",
+           "{{ [1, 2, 3] | random }}",
+           "{{ lipsum() }}",
+           "{{ raise_exception('never') }}",
+       })
+    EXPECT_FALSE(frame_of(std::string(depends) + content)) << depends;
+  EXPECT_FALSE(frame_of("no content at all"));
+  EXPECT_FALSE(frame_of(content + " and again " + content)) << "the content stands twice";
+}
+
+TEST(ChatTemplate, AFrameHoldsOnlyUnderTheConditionsThatTheTemplateAskedFor) {
+  const std::string text =
+      "{% set c = messages[0].content %}{% if c %}{% if c.startswith('<a>') or c.endswith('<z>') "
+      "or 'mid' in c or c == 'whole' %}"
+      "special{% else %}{{ c | trim }}{% endif %}{% endif %}";
+  const auto compiled = Compiled(text);
+  const auto frame = compiled->FindFrame(std::span(kRoles).last(1), Json());
+  ASSERT_TRUE(frame);
+  const auto fits = [&](std::string_view content) { return frame->Fits({&content, 1}); };
+  EXPECT_TRUE(fits("plain text"));
+  EXPECT_TRUE(fits("\u4e2d"));
+  for (const char* content :
+       {"", "<a>b", "b<z>", "a mid z", "whole", " left", "right\n", "\u00a0x", "x\u3000", "x\x1f"})
+    EXPECT_FALSE(fits(content)) << content;
 }
 
 TEST(ChatTemplate, SaysWhereATemplateDoesNotCompile) {

@@ -3,7 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <random>
+
 #include "tests/api_server/fake_tokenizer.h"
+#include "tests/model/tokenizer_test_json.h"
 
 namespace sysone {
 namespace {
@@ -283,6 +286,112 @@ TEST_F(NextTokenStrategyTest, ATokenizerWithoutSingleTokenLabelsIsRefusedAtStart
   ASSERT_FALSE(strategy.ok());
   EXPECT_EQ(strategy.status().code(), Code::kUnsupported);
   EXPECT_NE(strategy.status().message().find("'yes'"), std::string::npos);
+}
+
+// A tokenizer of our own, small, with the pattern of Qwen or of GPT-2.
+std::shared_ptr<const Tokenizer> SmallTokenizer(const std::string& pre_tokenizer) {
+  TokenizerJson json;
+  json.pre_tokenizer = pre_tokenizer;
+  json.more_tokens = {"ye", "yes", "no", "\u010a\u010a", ".\u010a", "\u0120t", "Qu"};
+  json.merges =
+      R"([["y", "e"], ["ye", "s"], ["n", "o"], ["\u010a", "\u010a"], [".", "\u010a"], ["\u0120", "t"], ["Q", "u"]])";
+  json.added_tokens.clear();
+  for (const char* token : {"<|im_start|>", "<|im_end|>", "<think>", "</think>"})
+    json.added_tokens +=
+        std::string(json.added_tokens.empty() ? "[" : ", ") + R"({"id": 0, "content": ")" + token +
+        R"(", "single_word": false, "lstrip": false, "rstrip": false, "normalized": false, "special": true})";
+  json.added_tokens += "]";
+  const auto tokenizer = Tokenizer::FromHfJson(json.Text());
+  SYSONE_CHECK(tokenizer.ok(), "%s", tokenizer.status().message().c_str());
+  return *tokenizer;
+}
+
+std::string RandomText(std::mt19937& random) {
+  static const char* kPieces[] = {
+      "word",      " the", ".", "\n", "\n\n",   " ",      "\t",     "1234",           "<|im_end|>",
+      "<|im_end|", "yes",  "Q", "'s", "\u00e9", "\u4e2d", "\u0301", "<tool_response>"};
+  std::string text;
+  for (size_t i = random() % 7; i > 0; --i) text += kPieces[random() % std::size(kPieces)];
+  return text;
+}
+
+TEST_F(NextTokenStrategyTest, ShortcutsChangeNoPlan) {
+  constexpr char kQwen[] =
+      R"({"type": "Sequence", "pretokenizers": [{"type": "Split", "pattern": {"Regex": "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"}, "behavior": "Isolated", "invert": false}, {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false}]})";
+  constexpr char kGpt2[] =
+      R"({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true})";
+  constexpr char kGuarded[] =
+      "{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + m.content | trim + "
+      "'<|im_end|>\\n' }}{% endfor %}"
+      "{% if messages[-1].content.startswith('word') %}x{% endif %}{{ '<|im_start|>assistant\\n' "
+      "}}";
+  constexpr char kShort[] =
+      "{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' "
+      "}}{% endfor %}a\\n";
+  std::mt19937 random(3);
+  for (const char* pre_tokenizer : {kQwen, kGpt2}) {
+    // GPT-2's pattern joins the line feeds at the end of ChatML's empty thought with nothing behind them.
+    for (const char* source : {pre_tokenizer == kQwen ? kChatMl : kShort, kGuarded}) {
+      const auto tokenizer = SmallTokenizer(pre_tokenizer);
+      const auto compiled = *ChatTemplate::Compile(source, {});
+      const auto quick = NextTokenStrategy::Create(tokenizer, compiled, {Json(), 4096, true});
+      const auto plain = NextTokenStrategy::Create(tokenizer, compiled, {Json(), 4096, false});
+      ASSERT_TRUE(quick.ok() && plain.ok()) << quick.status().message();
+      EXPECT_TRUE((*quick)->quick());
+      EXPECT_FALSE((*plain)->quick());
+      for (int i = 0; i < 200; ++i) {
+        DecisionRequest request;
+        request.state = Json::String(RandomText(random));
+        request.instructions = random() % 2 ? RandomText(random) : "";
+        const size_t questions = 1 + random() % 4;
+        for (size_t q = 0; q < questions; ++q) {
+          Question question{"q" + std::to_string(q),
+                            QuestionType::kNoul,
+                            "",
+                            {{"yes", "", "", {}}, {"no", "", "", {}}}};
+          if (random() % 8 != 0)
+            question.instructions = random() % 3 ? "Is it so?" : RandomText(random);
+          if (random() % 3 == 0) {
+            question.type = QuestionType::kScore;
+            question.options = {{"0", "low", "", {}}, {"1", RandomText(random), "", {}}};
+          }
+          request.questions.push_back(std::move(question));
+        }
+        const auto expected = (*plain)->Plan(request);
+        const auto planned = (*quick)->Plan(request);
+        const auto* a = std::get_if<DecisionJobPlan>(&expected);
+        const auto* b = std::get_if<DecisionJobPlan>(&planned);
+        ASSERT_EQ(a == nullptr, b == nullptr);
+        if (a == nullptr) continue;
+        ASSERT_EQ(a->tokens, b->tokens) << request.state.string();
+        ASSERT_EQ(a->prefix_len, b->prefix_len);
+        ASSERT_EQ(a->questions.size(), b->questions.size());
+        for (size_t q = 0; q < a->questions.size(); ++q) {
+          ASSERT_EQ(a->questions[q].suffix_begin, b->questions[q].suffix_begin);
+          ASSERT_EQ(a->questions[q].suffix_end, b->questions[q].suffix_end);
+          ASSERT_EQ(a->questions[q].prompt_tokens, b->questions[q].prompt_tokens);
+          ASSERT_EQ(a->questions[q].label_ids, b->questions[q].label_ids);
+        }
+      }
+    }
+  }
+}
+
+TEST(BlockCache, ForgetsWhatWasNotAskedForLongest) {
+  BlockCache cache(64 << 10);
+  const auto tokens = [](TokenId id) { return std::make_shared<std::vector<TokenId>>(100, id); };
+  EXPECT_EQ(cache.Find("question 0"), nullptr);
+  for (int i = 0; i < 1000; ++i) {
+    cache.Add("question " + std::to_string(i), tokens(i));
+    ASSERT_LE(cache.bytes(), 64u << 10);
+    const auto first = cache.Find("question 0");
+    ASSERT_TRUE(first) << "asked again and again";
+    EXPECT_EQ((*first)[0], 0);
+  }
+  EXPECT_EQ(cache.Find("question 1"), nullptr);
+  EXPECT_EQ((*cache.Find("question 999"))[0], 999);
+  cache.Add("huge", std::make_shared<std::vector<TokenId>>(10'000));
+  EXPECT_EQ(cache.Find("huge"), nullptr) << "one text must not empty the cache";
 }
 
 }  // namespace

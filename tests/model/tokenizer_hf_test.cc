@@ -258,6 +258,48 @@ TEST(TokenizerHf, OtherBpeOptionsAreRefusedByName) {
   EXPECT_TRUE(Tokenizer::FromHfJson(json.Text()).ok());
 }
 
+TEST(TokenizerHf, ATextIsEncodedInPartsOnlyWhereThatCannotChangeIt) {
+  TokenizerJson json;
+  const auto parts = [&json](std::string_view first, char next) -> std::optional<Ids> {
+    const auto tokenizer = Tokenizer::FromHfJson(json.Text());
+    SYSONE_CHECK(tokenizer.ok(), "%s", tokenizer.status().message().c_str());
+    Ids ids;
+    if (!(*tokenizer)->EncodeBefore(first, next, ids)) {
+      EXPECT_TRUE(ids.empty());
+      return std::nullopt;
+    }
+    return ids;
+  };
+  const auto with_token = [&json](const std::string& content, const std::string& flag = "special") {
+    json.added_tokens =
+        R"([{"id": 261, "content": ")" + content +
+        R"(", "single_word": false, "lstrip": false, "rstrip": false, "normalized": false, "special": true, ")" +
+        flag + R"(": true}])";
+  };
+  // Before a word the last line feed stands alone, at the end of a text it does not: what follows counts.
+  const TokenId newline = '\n';
+  json.more_tokens.push_back("\u010a\u010a");
+  json.merges = R"([["\u010a", "\u010a"]])";
+  EXPECT_EQ(parts("\n\n", 'h'), (Ids{newline, newline}));
+  EXPECT_EQ(EncodeAll(**Tokenizer::FromHfJson(json.Text()), "\n\n"), Ids{261});
+  EXPECT_FALSE(parts("no line feed", 'h'));
+  EXPECT_FALSE(parts("\n", ' '));
+  EXPECT_FALSE(parts("\n", '<'));
+  with_token("<|x|>");
+  EXPECT_TRUE(parts("a\n", 'h'));
+  for (const char* reaches_over : {"hel", "h", "\\nh", "x\\nhx"}) {
+    with_token(reaches_over);
+    EXPECT_FALSE(parts("a\n", 'h')) << reaches_over;
+    EXPECT_TRUE(parts("a\n", 'q')) << reaches_over;
+  }
+  with_token("x\\n", "single_word");
+  EXPECT_FALSE(parts("a\n", 'h'));
+  json.added_tokens = "[]";
+  json.pre_tokenizer =
+      R"({"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true})";
+  EXPECT_FALSE(parts("a\n", 'h'));
+}
+
 TEST(TokenizerHf, FilesThatContradictThemselvesAreCorrupt) {
   TokenizerJson json;
   for (const char* merges : {R"([["h", "nothing"]])", R"(["h e l"])", R"([["h"]])", "[3]", "7"}) {

@@ -46,6 +46,33 @@ void Show(const char* what, const std::vector<TokenId>& ids) {
   std::printf("\n");
 }
 
+// Two texts encoded apart must give what they give together (EncodeBefore): texts of the corpus that follow each other, with a
+// line feed between them, where the second begins as is asked for. Returns how many pairs differ.
+size_t CheckParts(const Tokenizer& tokenizer, const std::vector<std::string_view>& texts) {
+  size_t wrong = 0, checked = 0;
+  std::vector<TokenId> parts, whole;
+  for (size_t i = 1; i < texts.size(); ++i) {
+    const std::string first = std::string(texts[i - 1]) + "\n";
+    // Most texts begin with something else: a letter or a digit is put before them, so that every text is a second one.
+    const char next = "QaZ0x7"[i % 6];
+    const std::string second = next + std::string(texts[i]);
+    parts.clear();
+    if (!tokenizer.EncodeBefore(first, next, parts)) continue;
+    tokenizer.Encode(second, parts);
+    whole.clear();
+    tokenizer.Encode(first + second, whole);
+    ++checked;
+    if (parts == whole || ++wrong > 10) continue;
+    std::string shown;
+    AppendJsonString(shown, first + second);
+    std::printf("encoded in parts differs for %s\n", shown.c_str());
+    Show("whole   ", whole);
+    Show("in parts", parts);
+  }
+  std::printf("  %zu pairs encoded in parts\n", checked);
+  return wrong;
+}
+
 int Run(const char* tokenizer_path, const char* cases_path, size_t expected_count) {
   const auto load_start = Clock::now();
   const auto tokenizer = Load(tokenizer_path);
@@ -60,10 +87,12 @@ int Run(const char* tokenizer_path, const char* cases_path, size_t expected_coun
   size_t wrong = 0, tokens = 0;
   Clock::duration spent{};
   std::vector<TokenId> ids;
+  std::vector<std::string_view> texts;
   for (uint32_t i = 0; i < count; ++i) {
     const uint32_t length = ReadCount(cases, at);
     const std::string_view text = std::string_view(cases).substr(at, length);
     at += length;
+    texts.push_back(text);
     std::vector<TokenId> expected(ReadCount(cases, at));
     SYSONE_CHECK(at + 4 * expected.size() <= cases.size(),
                  "the file of cases ends early, at byte %zu", at);
@@ -86,6 +115,7 @@ int Run(const char* tokenizer_path, const char* cases_path, size_t expected_coun
               load_s, count, tokens,
               std::chrono::duration<double, std::nano>(spent).count() / static_cast<double>(tokens),
               wrong);
+  wrong += CheckParts(**tokenizer, texts);
   return wrong == 0 && count == expected_count && at == cases.size() ? 0 : 1;
 }
 
