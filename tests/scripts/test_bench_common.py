@@ -1,0 +1,136 @@
+"""What the benches share: statistics, turns, result files, plots, requests. No server is started.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+
+import collections
+import json
+import pathlib
+import random
+import sys
+import xml.etree.ElementTree
+
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts/bench"))
+from common import plot, results, stats, workload  # noqa: E402
+
+
+def test_a_median_is_the_middle_value_or_the_mean_of_two():
+    assert stats.median([3, 1, 2]) == 2
+    assert stats.median([4, 1, 3, 2]) == 2.5
+    assert stats.median([7]) == 7
+
+
+def test_a_percentile_is_the_smallest_value_that_the_share_does_not_exceed():
+    hundred = list(range(1, 101))
+    random.Random(1).shuffle(hundred)
+    assert stats.percentile(hundred, 0.99) == 99
+    assert stats.percentile(hundred, 0.5) == 50
+    assert stats.percentile(hundred, 1) == 100
+    assert stats.percentile(hundred, 0) == 1
+    assert stats.percentile([5, 9], 0.99) == 9
+
+
+@pytest.mark.parametrize("values", [[], [1.0, float("nan")]])
+@pytest.mark.parametrize("statistic", [stats.median, lambda values: stats.percentile(values, 0.99)])
+def test_no_statistic_comes_out_of_nothing_or_of_what_is_no_number(statistic, values):
+    with pytest.raises(ValueError):
+        statistic(values)
+
+
+def test_a_ratio_is_that_of_medians():
+    assert stats.ratio_of_medians([10, 20, 1000], [5, 4, 1]) == 5
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4])
+def test_every_side_has_one_turn_a_round_and_none_always_follows_the_same_other(count):
+    sides = list("abcd"[:count])
+    order = list(stats.turns(sides, 2 * count))
+    rounds = collections.defaultdict(list)
+    for number, side in order:
+        rounds[number].append(side)
+    assert all(sorted(each) == sides for each in rounds.values())
+    assert collections.Counter(each[0] for each in rounds.values()) == {side: 2 for side in sides}
+    assert [number for number, _ in order] == sorted(number for number, _ in order)
+
+
+def test_two_sides_alternate_in_pairs():
+    assert [side for _, side in stats.turns(["a", "b"], 4)] == ["a", "b", "b", "a", "a", "b", "b", "a"]
+
+
+def test_a_part_that_is_measured_anew_replaces_its_rows_alone(tmp_path):
+    first = results.Results("bench", ["model", "length"], tmp_path)
+    first.add({"model": "m", "length": 60, "ms": 5})
+    first.add({"model": "m", "length": 300, "ms": 25})
+    again = results.Results("bench", ["model", "length"], tmp_path)
+    again.add({"model": "m", "length": 60, "ms": 4})
+    again.add({"model": "n", "length": 60, "ms": 9})
+    rows = json.loads((tmp_path / "bench.json").read_text())["rows"]
+    assert [(row["model"], row["length"], row["ms"]) for row in rows] == [("m", 60, 4), ("m", 300, 25), ("n", 60, 9)]
+    assert all("cores" in row["machine"] for row in rows)
+    assert [path.name for path in tmp_path.iterdir()] == ["bench.json"]
+
+
+def texts(svg):
+    return [element.text for element in xml.etree.ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")]
+
+
+def test_a_line_plot_names_its_series_and_places_larger_values_higher():
+    svg = plot.lines("A < B", "tokens", "ms", {"ours": [(60, 10), (300, 40)], "theirs & others": [(60, 30), (300, 200)]})
+    assert {"A < B", "tokens", "ms", "ours", "theirs & others", "60", "300"} <= set(texts(svg))
+    circles = [c for c in xml.etree.ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}circle")]
+    heights = [float(circle.get("cy")) for circle in circles]
+    assert len(heights) == 4
+    assert heights[0] > heights[2] > heights[1] > heights[3]  # of 10, 30, 40, 200; y grows downwards
+
+
+def test_bars_stand_for_values_and_a_missing_one_leaves_a_gap():
+    svg = plot.bars("Title", "ms", {"small": [1, 2], "large": [10, None]}, ["ours", "theirs"])
+    bars = [r for r in xml.etree.ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}rect") if float(r.get("height")) != 12]
+    heights = [float(bar.get("height")) for bar in bars]
+    assert len(heights) == 3
+    assert heights[1] == pytest.approx(2 * heights[0], abs=0.16)  # each is rounded by up to 0.05
+    assert heights[2] == pytest.approx(10 * heights[0], abs=0.5)
+
+
+@pytest.mark.parametrize("series", [{}, {"a": []}, {"a": [(1, 0)]}])
+def test_a_logarithmic_plot_refuses_what_it_cannot_show(series):
+    with pytest.raises(ValueError):
+        plot.lines("t", "x", "y", series)
+
+
+def test_requests_are_the_same_for_the_same_seed():
+    assert workload.mixed(3, 40) == workload.mixed(3, 40)
+    assert workload.mixed(3, 40) != workload.mixed(4, 40)
+
+
+def test_the_mix_has_the_shares_that_it_promises():
+    bodies = workload.mixed(1, 200, 128)
+    kinds = collections.Counter()
+    for body in bodies:
+        asked, length = list(body["questions"].values()), len(body["state"].split())
+        options = max(len(question.get("criteria", {})) for question in asked)
+        if len(asked) == 30:
+            kinds["ranking"] += 1
+        elif 64 <= options <= 128:
+            kinds["options"] += 1
+        elif length > 1900:
+            kinds["long"] += 1
+        elif length > 300:
+            kinds["medium"] += 1
+        elif 3 <= len(asked) <= 5:
+            kinds["short"] += 1
+    assert kinds == {"short": 100, "medium": 50, "long": 20, "ranking": 20, "options": 10}
+    long_states = {body["state"] for body in bodies if len(body["state"].split()) > 1900}
+    assert len(long_states) <= 4  # so they were asked before
+
+
+def test_a_prompt_is_fitted_to_a_number_of_tokens_or_refused():
+    def tokens_of(body):
+        return 40 + len(body["state"].split())
+
+    count = workload.fitted(tokens_of, 300)
+    assert tokens_of(workload.single(random.Random(0), count)) == 300
+    with pytest.raises(ValueError):
+        workload.fitted(tokens_of, 10)
