@@ -23,10 +23,12 @@ const ServeFlag kFlags[] = {
     {"--served-model-name", &O::served_model_names, kModel, "NAME...",
      "Names that clients may use for the model; the first one stands in answers. Default: the "
      "model's own name."},
-    {"--dtype", &O::dtype, kModel, "auto|bfloat16|float32",
-     "Type the weights are computed in. auto is bfloat16; float32 is the slow reference."},
+    {"--dtype", &O::dtype, kModel, "auto|int8|bfloat16|float32",
+     "Type of the weights and of their products. auto is int8 on CPUs with AVX2 or better, else "
+     "float32; float32 is the slow reference."},
     {"--max-model-len", &O::max_model_len, kModel, "TOKENS",
-     "Longest prompt that is accepted. 0: the model's own limit, at most 8192."},
+     "Longest prompt that is accepted. 0: the model's own limit, at most 32768 and at most "
+     "--max-num-batched-tokens."},
     {"--chat-template", &O::chat_template, kModel, "FILE",
      "File with a Jinja chat template to use instead of the model's own."},
     {"--default-chat-template-kwargs", &O::default_chat_template_kwargs, kModel, "JSON",
@@ -83,15 +85,9 @@ const ServeFlag kFlags[] = {
      "On SIGTERM, time for requests in flight to be answered. 0: stop at once.", 0, 86400},
 
     {"--max-num-batched-tokens", &O::max_num_batched_tokens, kScheduling, "TOKENS",
-     "Most tokens of one forward pass; longer prompts go in pieces.", 16, 1 << 24},
+     "Tokens of one forward pass.", 16, 1 << 24},
     {"--max-num-seqs", &O::max_num_seqs, kScheduling, "N", "Questions of one forward pass.", 1,
      65536},
-    {"--kv-cache-memory", &O::kv_cache_memory, kScheduling, "BYTES",
-     "Memory of one worker for keys and values: of the prompts in work, and of earlier ones that "
-     "others may begin with. 0: 536870912, or what the longest prompt needs if that is more."},
-    {"--enable-prefix-caching", &O::enable_prefix_caching, kScheduling, "",
-     "Compute what a request shares with earlier ones only once. On unless switched off: "
-     "--no-enable-prefix-caching."},
     {"--max-num-queued-reqs", &O::max_num_queued_reqs, kScheduling, "N",
      "Requests that may be waiting or running; the next one is answered 503.", 1, 1 << 20},
     {"--max-num-queued-tokens", &O::max_num_queued_tokens, kScheduling, "TOKENS",

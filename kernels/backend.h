@@ -125,8 +125,6 @@ class Backend {
   virtual std::unique_ptr<Tensor> NewTensor(int64_t max_rows, int64_t cols) = 0;
   virtual std::unique_ptr<Operand> NewOperand(int64_t max_rows, int64_t cols) = 0;
   virtual std::unique_ptr<KvStore> NewKvStore(int64_t rows, const AttentionShape& shape) = 0;
-  // Memory of one row of such a store, in bytes.
-  virtual int64_t KvRowBytes(const AttentionShape& shape) const = 0;
 
   // --- One pass. `rows` is the number of batch rows in use. ----------------------------------------------------------
   // out[r] = table[ids[r]]
@@ -167,7 +165,9 @@ class Backend {
 
 struct BackendOptions {
   std::string name = "auto";   // auto, or one of BackendNames()
-  std::string dtype = "auto";  // auto, bfloat16, float32: precision of weights and of matrix products
+  // Precision of weights and of matrix products: int8, bfloat16, float32, or auto: int8 where the instruction set multiplies
+  // small integers faster than floats (AVX2 and better), else float32.
+  std::string dtype = "auto";
   int threads = 0;             // 0: as many as the affinity mask and the cgroup allow
   // Vector instruction set of the CPU backend, for tests and for finding faults: auto, portable, or a Highway target such as
   // avx2 that this host has. Results of different sets differ within rounding.

@@ -1,6 +1,7 @@
 // Which backends this build and host have. The only file that knows all of them.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <optional>
 
 #include "kernels/backend.h"
 #include "kernels/cpu/cpu_backend.h"
@@ -16,10 +17,12 @@ std::string Joined(const std::vector<std::string>& names) {
   return text;
 }
 
-Result<Dtype> ParseDtype(const std::string& name) {
-  if (name == "auto" || name == "bfloat16") return Dtype::kBfloat16;
-  if (name == "float32") return Dtype::kFloat32;
-  return Error(Code::kInvalidArgument, "unknown dtype '%s'; known: auto, bfloat16, float32",
+// Nothing for auto: the backend knows best.
+Result<std::optional<Dtype>> ParseDtype(const std::string& name) {
+  if (name == "auto") return std::optional<Dtype>();
+  for (const Dtype dtype : {Dtype::kInt8, Dtype::kBfloat16, Dtype::kFloat32})
+    if (name == DtypeName(dtype)) return std::optional(dtype);
+  return Error(Code::kInvalidArgument, "unknown dtype '%s'; known: auto, int8, bfloat16, float32",
                name.c_str());
 }
 
@@ -28,14 +31,14 @@ Result<Dtype> ParseDtype(const std::string& name) {
 std::vector<std::string> BackendNames() { return {"cpu", "reference"}; }
 
 Result<std::unique_ptr<Backend>> MakeBackend(const BackendOptions& options) {
-  SYSONE_ASSIGN_OR_RETURN(const Dtype dtype, ParseDtype(options.dtype));
+  SYSONE_ASSIGN_OR_RETURN(const std::optional<Dtype> dtype, ParseDtype(options.dtype));
   const std::vector<std::string> names = BackendNames();
   const std::string name = options.name == "auto" ? names.front() : options.name;
   if (name == "cpu")
     return MakeCpuBackend(dtype, options.threads, options.isa, MatMulChoice::kFastest);
   if (name == "cpu-onednn")
     return MakeCpuBackend(dtype, options.threads, options.isa, MatMulChoice::kOnednn);
-  if (name == "reference") return MakeReferenceBackend(dtype);
+  if (name == "reference") return MakeReferenceBackend(dtype.value_or(Dtype::kFloat32));
   return Error(Code::kInvalidArgument, "unknown backend '%s'; known: auto, %s", name.c_str(),
                Joined(names).c_str());
 }

@@ -4,11 +4,21 @@
 
 namespace sysone {
 
-enum class Dtype { kFloat32, kBfloat16 };
+// kInt8: weights of products in int8 with a scale a column (kernels/int8.h), embedding and head in
+// bfloat16.
+enum class Dtype { kFloat32, kBfloat16, kInt8 };
 
 // As --dtype spells it.
 inline const char* DtypeName(Dtype dtype) {
-  return dtype == Dtype::kFloat32 ? "float32" : "bfloat16";
+  switch (dtype) {
+    case Dtype::kFloat32:
+      return "float32";
+    case Dtype::kBfloat16:
+      return "bfloat16";
+    case Dtype::kInt8:
+      return "int8";
+  }
+  return "";
 }
 
 }  // namespace sysone

@@ -15,11 +15,15 @@ constexpr int64_t kProcessBytes = int64_t{64} << 20;
 
 Result<int64_t> WeightBytes(const std::string& model_path, const std::string& dtype) {
   SYSONE_ASSIGN_OR_RETURN(const ModelWeights weights, OpenModelWeights(model_path));
-  int64_t elements = 0;
-  for (const TensorInfo& tensor : weights.tensors.tensors())
-    elements += tensor.rows() * tensor.cols();
-  const int64_t element_bytes = dtype == "float32" ? 4 : 2;
-  return elements * element_bytes;
+  const auto is_table = [&](const TensorInfo& tensor) {
+    return tensor.name == weights.config.names.embedding || tensor.name == weights.config.names.head;
+  };
+  int64_t bytes = 0;
+  for (const TensorInfo& tensor : weights.tensors.tensors()) {
+    const bool byte_each = (dtype == "int8" || dtype == "auto") && !is_table(tensor);
+    bytes += tensor.rows() * tensor.cols() * (dtype == "float32" ? 4 : byte_each ? 1 : 2);
+  }
+  return bytes;
 }
 
 Status CheckMemory(int64_t weight_bytes, const ServeOptions& options, int64_t available_bytes) {

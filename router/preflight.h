@@ -11,7 +11,8 @@
 
 namespace sysone {
 
-// Opens the model's files as a worker would and returns the bytes of its weights in memory for `dtype`.
+// Opens the model's files as a worker would and returns the bytes of its weights in memory for `dtype`; for auto, the least that
+// it may become, int8 (embedding and head in bfloat16).
 Result<int64_t> WeightBytes(const std::string& model_path, const std::string& dtype);
 
 // kOutOfMemory, saying what is needed, when `available_bytes` (0: not known) does not hold the weights of every group.

@@ -12,6 +12,7 @@
 #include "kernels/cpu/kernel_tables.h"
 #include "kernels/cpu/matmul_engine.h"
 #include "kernels/cpu/thread_pool.h"
+#include "kernels/int8.h"
 
 namespace sysone {
 namespace {
@@ -49,6 +50,7 @@ class CpuBackend : public Backend {
       : dtype_(dtype),
         isa_(IsaName(targets)),
         rows_(GetRowKernels(targets)),
+        int8_(GetInt8Kernels(targets)),
         attention_(GetAttentionKernels(targets)),
         pool_(threads) {
     for (int t = 0; t < threads; ++t)
@@ -81,9 +83,6 @@ class CpuBackend : public Backend {
     return std::make_unique<CpuTensor>(max_rows, cols);
   }
   std::unique_ptr<Operand> NewOperand(int64_t max_rows, int64_t cols) override;
-  int64_t KvRowBytes(const AttentionShape& shape) const override {
-    return CpuKvStore::RowBytes(shape.kv_cols());
-  }
   std::unique_ptr<KvStore> NewKvStore(int64_t rows, const AttentionShape& shape) override {
     return std::make_unique<CpuKvStore>(rows, shape.kv_cols());
   }
@@ -114,24 +113,37 @@ class CpuBackend : public Backend {
   void Download(const Tensor& x, int32_t rows, std::span<float> out) override;
 
  private:
-  // Calls work(row, thread) for every row; a row touches about row_floats floats.
+  // Calls work(row, thread) for every row; a row touches about row_floats floats. Rows that start at
+  // a multiple of `together` are left to one thread.
   template <class Work>
-  void ForRows(int64_t rows, int64_t row_floats, const Work& work) {
-    const int64_t piece = std::max<int64_t>(1, kPieceFloats / std::max<int64_t>(1, row_floats));
+  void ForRows(int64_t rows, int64_t row_floats, const Work& work, int64_t together = 1) {
+    const int64_t few = kPieceFloats / std::max<int64_t>(1, row_floats * together);
+    const int64_t piece = std::max<int64_t>(1, few) * together;
     pool_.ParallelFor((rows + piece - 1) / piece, [&](int64_t item, int thread) {
       const int64_t end = std::min(rows, (item + 1) * piece);
       for (int64_t r = item * piece; r < end; ++r) work(r, thread);
     });
   }
 
-  // Where a producer writes the floats of an operand's row, before Encode.
+  // Where a producer writes the floats of an operand's row, before EncodeRow.
   float* Target(CpuOperand& operand, int64_t row, int thread) const {
-    return operand.encoding == Dtype::kFloat32 ? operand.f32.Row(row) : staging_.Row(thread);
+    return operand.encoding == Encoding::kFloat32 ? operand.f32.Row(row) : staging_.Row(thread);
   }
-  void Encode(CpuOperand& operand, int64_t row, int64_t col, int64_t count,
-              const float* from) const {
-    if (operand.encoding == Dtype::kBfloat16)
-      rows_.narrow(from, count, operand.bf16.Row(row) + col);
+  void EncodeRow(CpuOperand& operand, int64_t row, const float* from) const {
+    switch (operand.encoding) {
+      case Encoding::kFloat32:
+        break;
+      case Encoding::kBfloat16:
+        rows_.narrow(from, operand.cols, operand.bf16.Row(row));
+        break;
+      case Encoding::kInt16: {
+        const RowScale scale =
+            ScaleOfRow(rows_.largest(from, operand.cols), ActivationLevels(operand.cols));
+        operand.steps.Row(0)[row] = scale.step;
+        int8_.encode(from, operand.cols, scale.inverse, operand.i16.Row(row));
+        break;
+      }
+    }
   }
 
   float HeadLogit(const float* x, const CpuTable& head, int64_t id) const {
@@ -152,6 +164,7 @@ class CpuBackend : public Backend {
   const Dtype dtype_;
   const std::string isa_;
   const RowKernels& rows_;
+  const Int8Kernels& int8_;
   const AttentionKernels& attention_;
   ThreadPool pool_;
   std::unique_ptr<MatMulEngine> engine_;
@@ -165,8 +178,8 @@ std::unique_ptr<Table> CpuBackend::LoadTable(int64_t rows, int64_t cols, const R
   auto table = std::make_unique<CpuTable>();
   table->rows = rows;
   table->cols = cols;
-  table->dtype = dtype_;
-  if (dtype_ == Dtype::kFloat32)
+  table->dtype = dtype_ == Dtype::kFloat32 ? Dtype::kFloat32 : Dtype::kBfloat16;
+  if (table->dtype == Dtype::kFloat32)
     table->f32 = Rows<float>(rows, cols);
   else
     table->bf16 = Rows<uint16_t>(rows, cols);
@@ -177,7 +190,7 @@ std::unique_ptr<Table> CpuBackend::LoadTable(int64_t rows, int64_t cols, const R
     reader(first, count, values.data());
     for (int64_t r = 0; r < count; ++r) {
       const float* from = values.data() + r * cols;
-      if (dtype_ == Dtype::kFloat32)
+      if (table->dtype == Dtype::kFloat32)
         std::copy_n(from, cols, table->f32.Row(first + r));
       else
         rows_.narrow(from, cols, table->bf16.Row(first + r));
@@ -203,12 +216,20 @@ std::unique_ptr<Operand> CpuBackend::NewOperand(int64_t max_rows, int64_t cols) 
   operand->rows = max_rows;
   operand->cols = cols;
   operand->encoding = engine_->operand_encoding();
-  if (operand->encoding == Dtype::kFloat32) {
-    operand->f32 = Rows<float>(max_rows, cols);
-  } else {
-    operand->bf16 = Rows<uint16_t>(max_rows, cols);
-    if (staging_.cols < cols) staging_ = Rows<float>(pool_.threads(), cols);
+  switch (operand->encoding) {
+    case Encoding::kFloat32:
+      operand->f32 = Rows<float>(max_rows, cols);
+      return operand;
+    case Encoding::kBfloat16:
+      operand->bf16 = Rows<uint16_t>(max_rows, cols);
+      break;
+    case Encoding::kInt16:
+      operand->i16 =
+          TiledRows(max_rows, (cols + kInt8Depth - 1) / kInt8Depth * kInt8Depth, int8_.tile_rows);
+      operand->steps = Rows<float>(1, max_rows);
+      break;
   }
+  if (staging_.cols < cols) staging_ = Rows<float>(pool_.threads(), cols);
   return operand;
 }
 
@@ -232,11 +253,14 @@ void CpuBackend::RmsNorm(const Tensor& x, const Vector& weight, float eps, RowRa
   SYSONE_CHECK(
       operand.cols == cols && rows.count <= operand.rows && rows.first + rows.count <= In(x).rows,
       "norm shapes do not fit");
-  ForRows(rows.count, 2 * cols, [&](int64_t i, int thread) {
-    float* const to = Target(operand, i, thread);
-    rows_.rms_norm(In(x).Row(rows.first + i), In(weight), cols, eps, to);
-    Encode(operand, i, 0, cols, to);
-  });
+  ForRows(
+      rows.count, 2 * cols,
+      [&](int64_t i, int thread) {
+        float* const to = Target(operand, i, thread);
+        rows_.rms_norm(In(x).Row(rows.first + i), In(weight), cols, eps, to);
+        EncodeRow(operand, i, to);
+      },
+      operand.i16.tile_rows);
 }
 
 void CpuBackend::MatMul(const Operand& x, const Weight& weight, const Vector* bias, int32_t rows,
@@ -299,6 +323,8 @@ void CpuBackend::Attend(const Tensor& qkv, const AttentionShape& shape, const Pa
                    plan.rows() <= In(qkv).rows && shape.heads % shape.kv_heads == 0 &&
                    group <= kMaxQueries && shape.head_dim <= kMaxHeadDim,
                "attention shapes do not fit");
+  if (operand.encoding == Encoding::kInt16 && operand.f32.rows == 0)
+    operand.f32 = Rows<float>(operand.rows, operand.cols);
   tiles_.clear();
   const int32_t tile_rows = TileRows(shape);
   for (size_t i = 0; i < plan.runs.size(); ++i)
@@ -324,7 +350,7 @@ void CpuBackend::Attend(const Tensor& qkv, const AttentionShape& shape, const Pa
     tile.values = kv.values.Row(0) + kv_head * shape.head_dim;
     tile.kv_stride = kv.keys.stride;
     tile.scratch = attention_scratch_[static_cast<size_t>(thread)].As<float>();
-    if (operand.encoding == Dtype::kFloat32) {
+    if (operand.encoding != Encoding::kBfloat16) {
       tile.out = operand.f32.Row(row) + head_col;
       tile.out_stride = operand.f32.stride;
       attention_.attend(tile);
@@ -334,8 +360,14 @@ void CpuBackend::Attend(const Tensor& qkv, const AttentionShape& shape, const Pa
     tile.out_stride = int64_t{group} * shape.head_dim;
     attention_.attend(tile);
     for (int32_t r = 0; r < tile.rows; ++r)
-      Encode(operand, row + r, head_col, tile.out_stride, tile.out + r * tile.out_stride);
+      rows_.narrow(tile.out + r * tile.out_stride, tile.out_stride,
+                   operand.bf16.Row(row + r) + head_col);
   });
+  // The step of a row is known once all its heads are.
+  if (operand.encoding == Encoding::kInt16)
+    ForRows(
+        plan.rows(), operand.cols,
+        [&](int64_t r, int) { EncodeRow(operand, r, operand.f32.Row(r)); }, operand.i16.tile_rows);
 }
 
 void CpuBackend::GatedSilu(const Tensor& gate_up, int32_t rows, Operand& out) {
@@ -343,11 +375,14 @@ void CpuBackend::GatedSilu(const Tensor& gate_up, int32_t rows, Operand& out) {
   const int64_t cols = operand.cols;
   SYSONE_CHECK(In(gate_up).cols == 2 * cols && rows <= operand.rows && rows <= In(gate_up).rows,
                "gate shapes do not fit");
-  ForRows(rows, 8 * cols, [&](int64_t r, int thread) {
-    float* const to = Target(operand, r, thread);
-    rows_.gated_silu(In(gate_up).Row(r), In(gate_up).Row(r) + cols, cols, to);
-    Encode(operand, r, 0, cols, to);
-  });
+  ForRows(
+      rows, 8 * cols,
+      [&](int64_t r, int thread) {
+        float* const to = Target(operand, r, thread);
+        rows_.gated_silu(In(gate_up).Row(r), In(gate_up).Row(r) + cols, cols, to);
+        EncodeRow(operand, r, to);
+      },
+      operand.i16.tile_rows);
 }
 
 void CpuBackend::SelectRows(const Tensor& x, std::span<const int32_t> rows, Tensor& out) {
@@ -429,9 +464,11 @@ void CpuBackend::Download(const Tensor& x, int32_t rows, std::span<float> out) {
 
 }  // namespace
 
-Result<std::unique_ptr<Backend>> MakeCpuBackend(Dtype dtype, int threads, const std::string& isa,
-                                                MatMulChoice matmul) {
+Result<std::unique_ptr<Backend>> MakeCpuBackend(std::optional<Dtype> wanted, int threads,
+                                                const std::string& isa, MatMulChoice matmul) {
   SYSONE_ASSIGN_OR_RETURN(const int64_t targets, IsaTargets(isa));
+  const Dtype dtype =
+      wanted.value_or(MultipliesIntegersFast(targets) ? Dtype::kInt8 : Dtype::kFloat32);
   if (threads < 0) return Error(Code::kInvalidArgument, "threads is %d; give 0 or more", threads);
   auto backend =
       std::make_unique<CpuBackend>(dtype, threads > 0 ? threads : AllowedThreads(), targets);
@@ -443,7 +480,9 @@ Result<std::unique_ptr<Backend>> MakeCpuBackend(Dtype dtype, int threads, const 
   if (!engine && matmul == MatMulChoice::kOnednn)
     return Error(Code::kUnsupported, "oneDNN has no %s matrix product for this CPU",
                  DtypeName(dtype));
-  if (!engine) engine = MakePanelMatMul(dtype, targets, backend->pool());
+  if (!engine)
+    engine = dtype == Dtype::kInt8 ? MakeInt8MatMul(targets, backend->pool())
+                                   : MakePanelMatMul(dtype, targets, backend->pool());
   backend->set_engine(std::move(engine));
   return std::unique_ptr<Backend>(std::move(backend));
 }

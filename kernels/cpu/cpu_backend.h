@@ -1,9 +1,10 @@
-// The backend for CPUs: vector kernels for whatever instruction set the host has, weights in
-// bfloat16 or float32, activations in float32.
+// The backend for CPUs: vector kernels for whatever instruction set the host has, weights in int8,
+// bfloat16 or float32, activations in float32 but where a product wants them narrower.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "base/status.h"
@@ -17,8 +18,9 @@ enum class MatMulChoice {
   kOnednn,   // oneDNN; kUnsupported if it has nothing for the type on this host
 };
 
-// isa: "auto" or a name from IsaNames(); kInvalidArgument otherwise. threads: 0 as many as allowed.
-Result<std::unique_ptr<Backend>> MakeCpuBackend(Dtype dtype, int threads, const std::string& isa,
-                                                MatMulChoice matmul);
+// dtype: none is int8 where the instruction set multiplies small integers faster than floats (AVX2
+// and better), else float32. isa: "auto" or a name from IsaNames(); kInvalidArgument otherwise. threads: 0 as many as allowed.
+Result<std::unique_ptr<Backend>> MakeCpuBackend(std::optional<Dtype> dtype, int threads,
+                                                const std::string& isa, MatMulChoice matmul);
 
 }  // namespace sysone

@@ -59,22 +59,40 @@ struct CpuTensor : Tensor {
   Rows<float> values;
 };
 
-// Encoded as the matrix products of this backend want it. One of the two is used, the other is
-// empty.
+// [rows / tile_rows][cols / 2][tile_rows][2 of cols], the order in which a register tile reads.
+struct TiledRows {
+  int64_t tile_rows = 1;  // of a tile's line of the cache, one thread writes all
+  int64_t cols = 0;       // even
+  Buffer buffer;
+
+  TiledRows() = default;
+  TiledRows(int64_t rows, int64_t col_count, int64_t rows_of_tile)
+      : tile_rows(rows_of_tile),
+        cols(col_count),
+        buffer(static_cast<size_t>((rows + tile_rows - 1) / tile_rows * tile_rows * cols) *
+               sizeof(int16_t)) {}
+  int16_t* Row(int64_t r) const {
+    return buffer.As<int16_t>() + r / tile_rows * tile_rows * cols + r % tile_rows * 2;
+  }
+};
+
+// How the left side of a matrix product is written.
+enum class Encoding { kFloat32, kBfloat16, kInt16 };
+
+// Encoded as the matrix products of this backend want it; the members of other encodings are empty.
 struct CpuOperand : Operand {
   int64_t rows = 0;
   int64_t cols = 0;
-  Dtype encoding = Dtype::kFloat32;
-  Rows<float> f32;
+  Encoding encoding = Encoding::kFloat32;
+  Rows<float> f32;  // with kInt16: whole rows whose parts come from several threads
   Rows<uint16_t> bf16;
+  TiledRows i16;      // kernels/int8.h; zeros behind cols
+  Rows<float> steps;  // [1, rows] of i16
 };
 
 // [rows, kv_heads * head_dim] each.
 struct CpuKvStore : KvStore {
   CpuKvStore(int64_t rows, int64_t cols) : keys(rows, cols), values(rows, cols) {}
-  static int64_t RowBytes(int64_t cols) {
-    return 2 * RowStride<float>(cols) * static_cast<int64_t>(sizeof(float));
-  }
   Rows<float> keys, values;
 };
 

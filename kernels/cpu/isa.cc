@@ -47,6 +47,11 @@ Result<int64_t> IsaTargets(const std::string& name) {
                name.c_str(), known.c_str());
 }
 
+bool MultipliesIntegersFast(int64_t targets) {
+  constexpr int64_t kSlow = kFallback | HWY_SSSE3 | HWY_SSE4;
+  return (targets & ~kSlow) != 0;
+}
+
 std::string IsaName(int64_t targets) { return LowerName(Best(targets)); }
 
 }  // namespace sysone

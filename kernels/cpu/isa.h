@@ -20,6 +20,8 @@ namespace sysone {
 std::vector<std::string> IsaNames();
 // The Highway targets that may be used for that name; kInvalidArgument lists the known ones.
 Result<int64_t> IsaTargets(const std::string& name);
+// Whether integer products are faster than float ones there.
+bool MultipliesIntegersFast(int64_t targets);
 // Name of the best of these targets.
 std::string IsaName(int64_t targets);
 

@@ -48,6 +48,43 @@ struct MatMulKernels {
 };
 const MatMulKernels& GetMatMulKernels(int64_t targets);
 
+// --- Matrix products in int8 (kernels/int8.h)
+// ------------------------------------------------------------------------------------------------------
+// Panels as above, as [k / 2][panel_cols][2 of k].
+
+inline constexpr int64_t kInt8Depth = 8;           // k is padded with zeros to a multiple
+inline constexpr int64_t kInt8Widened = 640 * 16;  // int16 of a panel's piece
+
+struct Int8Product {
+  const int16_t* a = nullptr;    // [rows / tile_rows][k / 2][tile_rows][2 of k]
+  const float* steps = nullptr;  // [rows] of a
+  int64_t rows = 0;
+  int64_t k = 0;                   // padded
+  const int8_t* panels = nullptr;  // all panels of the weight
+  int64_t first_panel = 0;         // the part to compute: [first_panel, end_panel)
+  int64_t end_panel = 0;
+  int64_t cols = 0;               // of the whole weight
+  const float* scales = nullptr;  // [cols] of the weight
+  const float* bias = nullptr;    // [cols] or null; null if add
+  float* out = nullptr;           // [rows, cols]
+  int64_t out_stride = 0;
+  bool add = false;            // out += instead of out =
+  int32_t* sums = nullptr;     // scratch [kProductScratch], 64-byte aligned
+  int16_t* widened = nullptr;  // scratch [kInt8Widened], likewise
+};
+
+struct Int8Kernels {
+  int64_t panel_cols = 0;  // 2 … 32
+  int64_t tile_rows = 0;   // rows of activations that are interleaved
+  // q = x * factor, rounded to the nearest integer, which must be in range, to one row of a tile; all
+  // zeros for the factor 0.
+  void (*encode)(const float* x, int64_t n, float factor, int16_t* row) = nullptr;
+  // rows[panel_cols][k] (absent ones zero) to one panel.
+  void (*pack)(const int8_t* rows, int64_t k, int64_t padded_k, int8_t* panel) = nullptr;
+  void (*multiply)(const Int8Product& product) = nullptr;
+};
+const Int8Kernels& GetInt8Kernels(int64_t targets);
+
 // --- Single rows
 // ---------------------------------------------------------------------------------------------------------
 struct RowKernels {
@@ -60,6 +97,8 @@ struct RowKernels {
   float (*dot_f32)(const float* x, const float* w, int64_t n) = nullptr;
   float (*dot_bf16)(const float* x, const uint16_t* w, int64_t n) = nullptr;
   float (*sum_exp)(const float* x, int64_t n, float largest) = nullptr;  // Σ exp(x - largest)
+  // max |x|; infinite or NaN if any x is.
+  float (*largest)(const float* x, int64_t n) = nullptr;
 };
 const RowKernels& GetRowKernels(int64_t targets);
 

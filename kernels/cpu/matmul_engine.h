@@ -27,7 +27,7 @@ class MatMulEngine {
   virtual ~MatMulEngine() = default;
   virtual std::string Describe() const = 0;
   // How operands have to be encoded.
-  virtual Dtype operand_encoding() const = 0;
+  virtual Encoding operand_encoding() const = 0;
   virtual std::unique_ptr<Weight> Load(int64_t out_cols, int64_t in_cols,
                                        const RowReader& reader) = 0;
   virtual void Multiply(const MatMulCall& call) = 0;
@@ -35,6 +35,8 @@ class MatMulEngine {
 
 // Own kernels. `targets` as from IsaTargets. The pool must outlive the engine.
 std::unique_ptr<MatMulEngine> MakePanelMatMul(Dtype weights, int64_t targets, ThreadPool& pool);
+// Own kernels in int8, likewise.
+std::unique_ptr<MatMulEngine> MakeInt8MatMul(int64_t targets, ThreadPool& pool);
 // oneDNN, or nullptr if it has nothing but reference code for this type on this host.
 std::unique_ptr<MatMulEngine> MakeOnednnMatMul(Dtype weights, ThreadPool& pool);
 // Whether oneDNN multiplies bfloat16 in hardware here, twice as fast as float32.

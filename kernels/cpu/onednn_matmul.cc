@@ -70,7 +70,9 @@ class OnednnMatMul : public MatMulEngine {
   }
 
   std::string Describe() const override { return "matrix products by oneDNN"; }
-  Dtype operand_encoding() const override { return kDtype; }
+  Encoding operand_encoding() const override {
+    return kIsFloat ? Encoding::kFloat32 : Encoding::kBfloat16;
+  }
 
   // Name of the kernel that oneDNN would use. Throws if there is none.
   std::string Implementation() {
@@ -125,7 +127,6 @@ class OnednnMatMul : public MatMulEngine {
 
  private:
   static constexpr bool kIsFloat = std::is_same_v<T, float>;
-  static constexpr Dtype kDtype = kIsFloat ? Dtype::kFloat32 : Dtype::kBfloat16;
   static constexpr memory::data_type kType =
       kIsFloat ? memory::data_type::f32 : memory::data_type::bf16;
 
@@ -253,7 +254,15 @@ std::unique_ptr<MatMulEngine> MakeIfFast(ThreadPool& pool) {
 }  // namespace
 
 std::unique_ptr<MatMulEngine> MakeOnednnMatMul(Dtype weights, ThreadPool& pool) {
-  return weights == Dtype::kFloat32 ? MakeIfFast<float>(pool) : MakeIfFast<uint16_t>(pool);
+  switch (weights) {
+    case Dtype::kFloat32:
+      return MakeIfFast<float>(pool);
+    case Dtype::kBfloat16:
+      return MakeIfFast<uint16_t>(pool);
+    case Dtype::kInt8:
+      break;  // our own kernels do it
+  }
+  return nullptr;
 }
 
 bool OnednnHasBfloat16Instructions() {

@@ -25,7 +25,7 @@ class PanelMatMul : public MatMulEngine {
   }
 
   std::string Describe() const override { return "own matrix products"; }
-  Dtype operand_encoding() const override { return Dtype::kFloat32; }
+  Encoding operand_encoding() const override { return Encoding::kFloat32; }
 
   std::unique_ptr<Weight> Load(int64_t out_cols, int64_t in_cols,
                                const RowReader& reader) override {

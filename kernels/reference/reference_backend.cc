@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <type_traits>
 
 #include "base/check.h"
 #include "kernels/bfloat16.h"
+#include "kernels/int8.h"
 
 namespace sysone {
 namespace {
@@ -113,7 +115,9 @@ class ReferenceBackend : public Backend {
 
   std::unique_ptr<Weight> LoadWeight(int64_t out_cols, int64_t in_cols,
                                      const RowReader& reader) override {
-    return Load<Weight>(out_cols, in_cols, reader);
+    auto weight = Load<Weight>(out_cols, in_cols, reader);
+    if (dtype_ == Dtype::kInt8) RoundToInt8(In(*static_cast<Weight*>(weight.get())));
+    return weight;
   }
   std::unique_ptr<Vector> LoadVector(std::span<const float> values) override {
     auto vector = std::make_unique<Ref<Vector>>(1, std::ssize(values));
@@ -138,9 +142,6 @@ class ReferenceBackend : public Backend {
   }
   std::unique_ptr<Operand> NewOperand(int64_t max_rows, int64_t cols) override {
     return std::make_unique<Ref<Operand>>(max_rows, cols);
-  }
-  int64_t KvRowBytes(const AttentionShape& shape) const override {
-    return 2 * shape.kv_cols() * static_cast<int64_t>(sizeof(float));
   }
   std::unique_ptr<KvStore> NewKvStore(int64_t rows, const AttentionShape& shape) override {
     return std::make_unique<RefKv>(rows, shape.kv_cols());
@@ -287,9 +288,20 @@ class ReferenceBackend : public Backend {
   std::unique_ptr<Base> Load(int64_t rows, int64_t cols, const RowReader& reader) {
     auto matrix = std::make_unique<Ref<Base>>(rows, cols);
     reader(0, rows, matrix->data.data());
-    if (dtype_ == Dtype::kBfloat16)
+    const bool to_bfloat16 =
+        dtype_ == Dtype::kBfloat16 || (dtype_ == Dtype::kInt8 && std::is_same_v<Base, Table>);
+    if (to_bfloat16)
       for (float& value : matrix->data) value = FromBfloat16(ToBfloat16(value));
     return matrix;
+  }
+
+  static void RoundToInt8(Matrix& w) {
+    std::vector<int8_t> q(static_cast<size_t>(w.cols));
+    for (int64_t c = 0; c < w.rows; ++c) {
+      const float scale = QuantiseColumn(w.Row(c), w.cols, q.data());
+      for (int64_t i = 0; i < w.cols; ++i)
+        w.Row(c)[i] = scale * static_cast<float>(q[static_cast<size_t>(i)]);
+    }
   }
 
   static void CheckProduct(const Matrix& x, const Matrix& w, const Matrix& out) {

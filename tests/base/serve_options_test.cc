@@ -109,9 +109,9 @@ TEST(ServeOptions, WrongValuesAreNamed) {
   EXPECT_EQ(ErrorOf({"--api-key"}), "--api-key: needs a value");
   EXPECT_EQ(ErrorOf({"--request-timeout", "nan"}),
             "--request-timeout: 'nan' is not a number from 0.001 to 86400");
-  EXPECT_EQ(ErrorOf({"--dtype", "int8"}), "--dtype: 'int8' is none of auto|bfloat16|float32");
+  EXPECT_EQ(ErrorOf({"--dtype", "int4"}), "--dtype: 'int4' is none of auto|int8|bfloat16|float32");
   EXPECT_EQ(ErrorOf({"--dtype", "bfloat16|float32"}),
-            "--dtype: 'bfloat16|float32' is none of auto|bfloat16|float32");
+            "--dtype: 'bfloat16|float32' is none of auto|int8|bfloat16|float32");
   EXPECT_EQ(ErrorOf({"--diagnostics=yes"}), "--diagnostics: is a switch: true or false, not 'yes'");
 }
 
@@ -187,7 +187,7 @@ TEST(ServeFlags, EveryVisibleFlagStandsOnceInHelpAndInMarkdown) {
     EXPECT_EQ(markdown.find("`" + name) != std::string::npos, !flag.group.empty()) << name;
   }
   EXPECT_NE(markdown.find("`-tp`, `--tensor-parallel-size N`"), std::string::npos);
-  EXPECT_NE(markdown.find("auto\\|bfloat16"), std::string::npos);
+  EXPECT_NE(markdown.find("auto\\|int8"), std::string::npos);
 }
 
 TEST(ServeFlags, EveryDefaultPassesItsOwnCheck) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "kernels/backend.h"
+#include "kernels/cpu/isa.h"
 
 namespace sysone {
 namespace {
@@ -13,7 +14,7 @@ TEST(BackendRegistry, MakesEveryBackendThatItNamesInEveryDtype) {
   const std::vector<std::string> names = BackendNames();
   EXPECT_NE(std::ranges::find(names, "reference"), names.end());
   for (const std::string& name : names) {
-    for (const char* dtype : {"float32", "bfloat16"}) {
+    for (const char* dtype : {"float32", "bfloat16", "int8"}) {
       auto backend = MakeBackend({.name = name, .dtype = dtype});
       ASSERT_TRUE(backend.ok()) << name << ": " << backend.status().message();
       EXPECT_NE((*backend)->Describe().find(dtype), std::string::npos) << (*backend)->Describe();
@@ -21,10 +22,13 @@ TEST(BackendRegistry, MakesEveryBackendThatItNamesInEveryDtype) {
   }
 }
 
-TEST(BackendRegistry, AutoIsBfloat16) {
-  auto backend = MakeBackend({});
-  ASSERT_TRUE(backend.ok()) << backend.status().message();
-  EXPECT_NE((*backend)->Describe().find("bfloat16"), std::string::npos) << (*backend)->Describe();
+TEST(BackendRegistry, AutoIsInt8WhereTheInstructionSetIsFastAtItAndElseFloat32) {
+  for (const std::string& isa : IsaNames()) {
+    auto backend = MakeBackend({.name = "cpu", .isa = isa});
+    ASSERT_TRUE(backend.ok()) << backend.status().message();
+    const char* const dtype = isa == "portable" || isa == "sse4" ? "float32" : "int8";
+    EXPECT_NE((*backend)->Describe().find(dtype), std::string::npos) << (*backend)->Describe();
+  }
 }
 
 TEST(BackendRegistry, RefusesAnUnknownInstructionSetAndListsTheKnown) {
@@ -36,7 +40,7 @@ TEST(BackendRegistry, RefusesAnUnknownInstructionSetAndListsTheKnown) {
 }
 
 TEST(BackendRegistry, TheOnednnVariantExistsOrSaysThatItCannot) {
-  for (const char* dtype : {"float32", "bfloat16"}) {
+  for (const char* dtype : {"float32", "bfloat16", "int8"}) {
     auto backend = MakeBackend({.name = "cpu-onednn", .dtype = dtype});
     if (backend.ok())
       EXPECT_NE((*backend)->Describe().find("oneDNN"), std::string::npos) << (*backend)->Describe();
@@ -65,7 +69,7 @@ TEST(BackendRegistry, RefusesAnUnknownDtypeAndListsTheKnown) {
   const auto backend = MakeBackend({.dtype = "int4"});
   ASSERT_FALSE(backend.ok());
   EXPECT_EQ(backend.status().code(), Code::kInvalidArgument);
-  for (const char* known : {"'int4'", "auto", "bfloat16", "float32"})
+  for (const char* known : {"'int4'", "auto", "int8", "bfloat16", "float32"})
     EXPECT_NE(backend.status().message().find(known), std::string::npos) << known;
 }
 

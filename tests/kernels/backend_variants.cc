@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cmath>
 
 #include "base/check.h"
 #include "kernels/bfloat16.h"
 #include "kernels/cpu/isa.h"
+#include "kernels/int8.h"
 
 namespace sysone {
 
@@ -20,7 +22,7 @@ std::vector<Variant> AllVariants() {
     std::vector<std::string> isas = {"auto"};
     if (name == "cpu") isas = IsaNames();
     for (const std::string& isa : isas) {
-      for (const char* dtype : {"float32", "bfloat16"}) {
+      for (const char* dtype : {"float32", "bfloat16", "int8"}) {
         const Variant variant{name, dtype, isa};
         const auto made = MakeBackend({.name = name, .dtype = dtype, .threads = 1, .isa = isa});
         if (made.ok() || made.status().code() != Code::kUnsupported) variants.push_back(variant);
@@ -64,9 +66,20 @@ RowReader ReadFrom(const std::vector<float>& values, int64_t cols) {
   };
 }
 
-std::vector<float> RoundedTo(const std::string& dtype, std::vector<float> values) {
-  if (dtype == "bfloat16")
+std::vector<float> TableAs(const std::string& dtype, std::vector<float> values) {
+  if (dtype != "float32")
     for (float& value : values) value = FromBfloat16(ToBfloat16(value));
+  return values;
+}
+
+std::vector<float> WeightAs(const std::string& dtype, std::vector<float> values, int64_t in_cols) {
+  if (dtype != "int8") return TableAs(dtype, std::move(values));
+  std::vector<int8_t> q(static_cast<size_t>(in_cols));
+  for (float* column = values.data(); column < values.data() + values.size(); column += in_cols) {
+    const float scale = QuantiseColumn(column, in_cols, q.data());
+    for (int64_t i = 0; i < in_cols; ++i)
+      column[i] = scale * static_cast<float>(q[static_cast<size_t>(i)]);
+  }
   return values;
 }
 
@@ -116,7 +129,27 @@ void VariantTest::SetUp() {
   // Three threads: more than some pieces of work have rows, fewer than others.
   subject_ = MakeVariant(GetParam(), 3);
   reference_ = MakeVariant({"reference", GetParam().dtype, "auto"}, 1);
-  operand_rounding_ = OperandRounding(*subject_);
+  operand_rounding_ = dtype() == "int8" ? 0 : OperandRounding(*subject_);
+}
+
+double VariantTest::OperandStep(int64_t cols) const {
+  return dtype() == "int8" ? 1.0 / ActivationLevels(cols) : 0;
+}
+
+std::vector<double> VariantTest::OperandError(const std::vector<double>& values,
+                                              int64_t cols) const {
+  std::vector<double> errors;
+  for (size_t row = 0; row < values.size(); row += static_cast<size_t>(cols)) {
+    double largest = 0;
+    for (size_t i = row; i < row + static_cast<size_t>(cols); ++i)
+      largest = std::max(largest, std::abs(values[i]));
+    // Half a step of the row; then eight float operations on the way in (largest, step, its
+    // inverse, product) and out (the identity's scale, two products).
+    const double row_error = dtype() == "int8" ? (OperandStep(cols) / 2 + 8 * kU) * largest : 0;
+    for (size_t i = row; i < row + static_cast<size_t>(cols); ++i)
+      errors.push_back(operand_rounding_ * std::abs(values[i]) + row_error);
+  }
+  return errors;
 }
 
 std::vector<double> ToDouble(const std::vector<float>& values) {

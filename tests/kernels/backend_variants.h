@@ -49,16 +49,18 @@ class Data {
 };
 
 RowReader ReadFrom(const std::vector<float>& values, int64_t cols);  // keeps a copy
-std::vector<float> RoundedTo(const std::string& dtype, std::vector<float> values);
+// Values as a table or a weight of that type keeps them.
+std::vector<float> TableAs(const std::string& dtype, std::vector<float> values);
+std::vector<float> WeightAs(const std::string& dtype, std::vector<float> values, int64_t in_cols);
 
 std::unique_ptr<Tensor> MakeTensor(Backend& backend, const std::vector<float>& values,
                                    int64_t cols);
 std::vector<float> Read(Backend& backend, const Tensor& tensor, int64_t rows, int64_t cols);
-// An operand of exactly these values (rounded if the backend's operands are narrower): silu(64) is
-// 64 in float32.
+// An operand of exactly these values (rounded if the backend's operands are narrower; in int8,
+// integers are exact if the largest of the row is ActivationLevels): silu(64) is 64 in float32.
 std::unique_ptr<Operand> MakeOperand(Backend& backend, const std::vector<float>& values,
                                      int64_t cols);
-// By a product with the identity, which is exact.
+// By a product with the identity, which is exact but in int8 (see OperandError).
 std::vector<float> Read(Backend& backend, const Operand& operand, int64_t rows, int64_t cols);
 // Relative rounding error of an operand's values, from what becomes of 1 + 2^-12.
 double OperandRounding(Backend& backend);
@@ -72,7 +74,12 @@ class VariantTest : public ::testing::TestWithParam<Variant> {
 
   std::unique_ptr<Backend> subject_;
   std::unique_ptr<Backend> reference_;
-  double operand_rounding_ = 0;  // of the subject
+  // What the subject's operands lose. Relative to each value:
+  double operand_rounding_ = 0;
+  // Relative to the row's largest value, from one value that can be written to the next:
+  double OperandStep(int64_t cols) const;
+  // Both together, for each value of an operand [values.size() / cols, cols] that Read returns.
+  std::vector<double> OperandError(const std::vector<double>& values, int64_t cols) const;
 };
 
 std::vector<double> ToDouble(const std::vector<float>& values);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/int8.h"
 #include "tests/kernels/backend_variants.h"
 #include "tests/kernels/compare.h"
 
@@ -59,7 +60,9 @@ class MatMulConformance : public VariantTest {
 
   // Each result is in_cols products summed in float32, at most in_cols + 2 roundings with the bias,
   // over Σ|xw| (+ |bias|); where operands are rounded to bfloat16, each product is off by kU16
-  // more. The reference rounds its double once.
+  // more. In int8, where each x is off by up to half a step, independently of the others, their sum
+  // exceeds kLambda / 2 · step · sqrt(Σw²) with a probability below 2·exp(-kLambda²/2) (Hoeffding
+  // 1963), and step / 2 · Σ|w| never; the sum itself is exact. The reference rounds its double once.
   void Check(const Product& p, Kind kind) {
     SCOPED_TRACE(::testing::Message() << p.rows << " rows, " << p.in_cols << " to " << p.out_cols);
     Data data(static_cast<uint32_t>(p.rows * 7919 + p.out_cols * 104729 + p.in_cols));
@@ -67,23 +70,57 @@ class MatMulConformance : public VariantTest {
     const auto extra = Extra(data, p, kind, false);
     const auto want = ToDouble(Run(*reference_, p, kind, x, w, extra));
     std::vector<double> tolerance(want.size());
-    const auto magnitudes = Magnitudes(p, x, RoundedTo(dtype(), w));
+    const auto weight = WeightAs(dtype(), w, p.in_cols);
+    const auto magnitudes = Magnitudes(p, x, weight), steps = StepErrors(p, x, weight);
     const double roundings = kLambda * std::sqrt(static_cast<double>(p.in_cols) + 2) * kU;
     const size_t skipped =
         want.size() - magnitudes.size();  // rows above the range stay as they are
     for (size_t i = 0; i < magnitudes.size(); ++i)
-      tolerance[skipped + i] = (roundings + operand_rounding_) * magnitudes[i] +
+      tolerance[skipped + i] = (roundings + operand_rounding_) * magnitudes[i] + steps[i] +
                                roundings * (std::abs(want[skipped + i]) + magnitudes[i]);
     EXPECT_TRUE(Within(Run(*subject_, p, kind, x, w, extra), want, tolerance));
   }
 
+  // What int8 steps may add up to in each result.
+  std::vector<double> StepErrors(const Product& p, const std::vector<float>& x,
+                                 const std::vector<float>& w) const {
+    std::vector<double> errors;
+    for (int64_t r = 0; r < p.rows; ++r) {
+      double largest = 0;
+      for (int64_t k = 0; k < p.in_cols; ++k)
+        largest = std::max(largest, std::abs(double{x[static_cast<size_t>(r * p.in_cols + k)]}));
+      for (int64_t c = 0; c < p.out_cols; ++c) {
+        double sum = 0, squares = 0;
+        for (int64_t k = 0; k < p.in_cols; ++k) {
+          const double value = w[static_cast<size_t>(c * p.in_cols + k)];
+          sum += std::abs(value);
+          squares += value * value;
+        }
+        errors.push_back(OperandStep(p.in_cols) * largest / 2 *
+                         std::min(kLambda * std::sqrt(squares), sum));
+      }
+    }
+    return errors;
+  }
+
+  // In int8 a value is exact if it is a multiple of its row's (a weight's: column's) step: make the
+  // step 1.
+  void MakeExact(Data& data, std::vector<float>& values, int64_t cols, int32_t levels) {
+    if (dtype() != "int8") return;
+    for (size_t row = 0; row < values.size(); row += static_cast<size_t>(cols))
+      values[row + static_cast<size_t>(data.Integer(0, static_cast<int>(cols) - 1))] =
+          static_cast<float>(data.Integer(0, 1) == 0 ? levels : -levels);
+  }
+
   // Small integers have no rounding anywhere, so the results must be equal: nothing is lost,
-  // doubled or taken from elsewhere.
+  // doubled or taken from elsewhere. (int8: 32767 · 127 and what else there is stay below 2^24.)
   void CheckExactly(const Product& p, Kind kind) {
     SCOPED_TRACE(::testing::Message() << p.rows << " rows, " << p.in_cols << " to " << p.out_cols);
     Data data(static_cast<uint32_t>(p.rows + p.out_cols * 31 + p.in_cols * 1009));
-    const auto x = data.Integers(p.rows * p.in_cols, -7, 7);
-    const auto w = data.Integers(p.out_cols * p.in_cols, -7, 7);
+    auto x = data.Integers(p.rows * p.in_cols, -7, 7);
+    auto w = data.Integers(p.out_cols * p.in_cols, -7, 7);
+    MakeExact(data, x, p.in_cols, ActivationLevels(p.in_cols));
+    MakeExact(data, w, p.in_cols, kWeightLevels);
     const auto extra = Extra(data, p, kind, true);
     EXPECT_TRUE(
         SameBits(Run(*subject_, p, kind, x, w, extra), Run(*reference_, p, kind, x, w, extra)));

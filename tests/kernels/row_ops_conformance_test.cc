@@ -24,6 +24,11 @@ std::vector<double> Times(double factor, const std::vector<double>& values) {
   return out;
 }
 
+std::vector<double> Plus(std::vector<double> a, const std::vector<double>& b) {
+  for (size_t i = 0; i < a.size(); ++i) a[i] += b[i];
+  return a;
+}
+
 class RowOpsConformance : public VariantTest {
  protected:
   // Σx² is a sum of n positive terms with at most n/4 + 8 roundings each (four chains and a tree),
@@ -63,7 +68,8 @@ TEST_P(RowOpsConformance, RmsNormAndFinalNormAgree) {
       return Read(backend, *out, 6, cols);
     };
     const auto want = ToDouble(norm(*reference_)), want_final = ToDouble(final_norm(*reference_));
-    EXPECT_TRUE(Within(norm(*subject_), want, Times(NormError(cols) + operand_rounding_, want)))
+    EXPECT_TRUE(
+        Within(norm(*subject_), want, Plus(Times(NormError(cols), want), OperandError(want, cols))))
         << cols;
     EXPECT_TRUE(Within(final_norm(*subject_), want_final, Times(NormError(cols), want_final)))
         << cols;
@@ -127,7 +133,7 @@ TEST_P(RowOpsConformance, GatedSiluAgreesOverSizesAndTheWholeRange) {
     const auto want = ToDouble(run(*reference_));
     // exp is good to 2^-22, three more operations to 2^-24 each, the reference to 2^-24. Below a
     // gate of -87 exp stops growing, which leaves 87/e^87 < 2e-36 of |up| ≤ 8.
-    auto tolerance = Times(0x1p-21 + operand_rounding_, want);
+    auto tolerance = Plus(Times(0x1p-21, want), OperandError(want, cols));
     for (double& t : tolerance) t += 1.6e-35;
     EXPECT_TRUE(Within(run(*subject_), want, tolerance)) << cols;
   };
@@ -161,7 +167,7 @@ class ReadOutConformance : public VariantTest {
     std::vector<double> logits, tolerances;  // [rows][vocab]
   };
   Case Exactly(const std::vector<float>& x, const std::vector<float>& head, int64_t cols) {
-    const auto rounded = RoundedTo(dtype(), head);
+    const auto rounded = TableAs(dtype(), head);
     const double error = kLambda * std::sqrt(static_cast<double>(cols) + 2) * kU;
     Case result;
     for (int64_t r = 0; r < std::ssize(x) / cols; ++r) {

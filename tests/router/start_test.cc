@@ -193,10 +193,13 @@ TEST_F(FetchModelTest, ASignalEndsTheScriptToo) {
 }
 
 TEST(Preflight, CountsTheWeightsInTheChosenType) {
-  const auto half = WeightBytes(kTinyModel, "auto");
+  const auto half = WeightBytes(kTinyModel, "bfloat16");
   ASSERT_TRUE(half.ok()) << half.status().message();
   EXPECT_GT(*half, 0);
   EXPECT_EQ(*WeightBytes(kTinyModel, "float32"), 2 * *half);
+  EXPECT_LT(*WeightBytes(kTinyModel, "int8"), *half);
+  EXPECT_GT(*WeightBytes(kTinyModel, "int8"), *half / 2);  // the embedding stays
+  EXPECT_EQ(*WeightBytes(kTinyModel, "auto"), *WeightBytes(kTinyModel, "int8"));
 }
 
 TEST(Preflight, TooLittleMemorySaysWhatIsNeeded) {
