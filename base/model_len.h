@@ -9,9 +9,8 @@
 
 namespace sysone {
 
-// --max-model-len when given: kInvalidArgument when it exceeds what the model was trained for (`model_positions`) or what one
-// pass holds (--max-num-batched-tokens: a prompt is never split over passes). Else the smallest of these two and
-// kMaxModelLenDefault.
+// --max-model-len when given: kInvalidArgument when it exceeds what the model was trained for (`model_positions`). Else the
+// smaller of that and kMaxModelLenDefault.
 Result<int32_t> EffectiveMaxModelLen(const ServeOptions& options, int64_t model_positions);
 
 }  // namespace sysone

@@ -27,8 +27,7 @@ const ServeFlag kFlags[] = {
      "Type of the weights and of their products. auto is int8 on CPUs with AVX2 or better, else "
      "float32; float32 is the slow reference."},
     {"--max-model-len", &O::max_model_len, kModel, "TOKENS",
-     "Longest prompt that is accepted. 0: the model's own limit, at most 32768 and at most "
-     "--max-num-batched-tokens."},
+     "Longest prompt that is accepted. 0: the model's own limit, at most 8192."},
     {"--chat-template", &O::chat_template, kModel, "FILE",
      "File with a Jinja chat template to use instead of the model's own."},
     {"--default-chat-template-kwargs", &O::default_chat_template_kwargs, kModel, "JSON",
@@ -85,9 +84,15 @@ const ServeFlag kFlags[] = {
      "On SIGTERM, time for requests in flight to be answered. 0: stop at once.", 0, 86400},
 
     {"--max-num-batched-tokens", &O::max_num_batched_tokens, kScheduling, "TOKENS",
-     "Tokens of one forward pass.", 16, 1 << 24},
+     "Most tokens of one forward pass; longer prompts go in pieces.", 16, 1 << 24},
     {"--max-num-seqs", &O::max_num_seqs, kScheduling, "N", "Questions of one forward pass.", 1,
      65536},
+    {"--kv-cache-memory", &O::kv_cache_memory, kScheduling, "BYTES",
+     "Memory of one worker for keys and values: of the prompts in work, and of earlier ones that "
+     "others may begin with. 0: 536870912, or what the longest prompt needs if that is more."},
+    {"--enable-prefix-caching", &O::enable_prefix_caching, kScheduling, "",
+     "Compute what a request shares with earlier ones only once. On unless switched off: "
+     "--no-enable-prefix-caching."},
     {"--max-num-queued-reqs", &O::max_num_queued_reqs, kScheduling, "N",
      "Requests that may be waiting or running; the next one is answered 503.", 1, 1 << 20},
     {"--max-num-queued-tokens", &O::max_num_queued_tokens, kScheduling, "TOKENS",

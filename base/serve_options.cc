@@ -96,10 +96,16 @@ Result<Scanned> Scan(std::span<const std::string> args) {
     std::string name = arg.substr(0, equals);
     std::replace(name.begin(), name.end(), '_', '-');
     RawFlag raw{FindServeFlag(name), {}};
-    if (raw.flag == nullptr) return UnknownFlag(name);
     std::string inline_value;
-    const bool has_inline = equals < arg.size();
+    bool has_inline = equals < arg.size();
     if (has_inline) inline_value = arg.substr(equals + 1);
+    if (raw.flag == nullptr && name.starts_with("--no-") && !has_inline) {
+      raw.flag = FindServeFlag("--" + name.substr(5));
+      if (raw.flag != nullptr && !IsSwitch(*raw.flag)) raw.flag = nullptr;
+      inline_value = "false";
+      has_inline = true;
+    }
+    if (raw.flag == nullptr) return UnknownFlag(name);
     if (IsSwitch(*raw.flag)) {
       SYSONE_RETURN_IF_ERROR(ReadSwitch(*raw.flag, has_inline ? &inline_value : nullptr, raw));
     } else if (IsList(*raw.flag)) {

@@ -52,10 +52,14 @@ struct ServeOptions {
   double shutdown_timeout_s = 30;  // SIGTERM to SIGKILL; 0: nothing is waited for
 
   // Scheduling
-  int64_t max_num_batched_tokens = 8192;      // of one pass
+  int64_t max_num_batched_tokens = 2048;      // of one pass
   int max_num_seqs = 256;                     // questions of one pass
   int max_num_queued_reqs = 1024;             // accepted and unanswered requests of the instance
   int64_t max_num_queued_tokens = 2'000'000;  // their tokens
+  int64_t kv_cache_memory =
+      0;  // bytes of one worker; 0: kKvCacheMemoryDefault, or what the longest
+          // prompt needs if that is more
+  bool enable_prefix_caching = true;  // keep what was computed for requests to come
   int64_t shm_arena_mb = 48;  // MiB of payload in shared memory; fits the 64 MB of containers
 
   // Output
@@ -78,7 +82,10 @@ struct ServeOptions {
 
 // Longest prompt when --max-model-len is not given: KV memory for a model's full window is rarely
 // wanted.
-inline constexpr int64_t kMaxModelLenDefault = 32768;
+inline constexpr int64_t kMaxModelLenDefault = 8192;
+// Keys and values of about ten thousand tokens of a model of 1.5 billion weights: dozens of clients and the states that they
+// ask about again.
+inline constexpr int64_t kKvCacheMemoryDefault = int64_t{512} << 20;
 
 struct ParsedOptions {
   ServeOptions options;
@@ -87,7 +94,8 @@ struct ParsedOptions {
 
 // `args`: the arguments behind the program's name (and behind `serve`). `program` stands in the
 // help's first line. Reads the file of --config; what stands on the command line wins over it.
-// Underscores in flag names count as dashes. kInvalidArgument: one line that names the flag and,
+// Underscores in flag names count as dashes; "--no-" before
+// a switch's name turns it off. kInvalidArgument: one line that names the flag and,
 // for an unknown one, the nearest that exists.
 Result<ParsedOptions> ParseServeOptions(const std::string& program,
                                         std::span<const std::string> args);

@@ -125,6 +125,8 @@ class Backend {
   virtual std::unique_ptr<Tensor> NewTensor(int64_t max_rows, int64_t cols) = 0;
   virtual std::unique_ptr<Operand> NewOperand(int64_t max_rows, int64_t cols) = 0;
   virtual std::unique_ptr<KvStore> NewKvStore(int64_t rows, const AttentionShape& shape) = 0;
+  // Memory of one row of such a store, in bytes.
+  virtual int64_t KvRowBytes(const AttentionShape& shape) const = 0;
 
   // --- One pass. `rows` is the number of batch rows in use. ----------------------------------------------------------
   // out[r] = table[ids[r]]

@@ -1,6 +1,7 @@
 // Gauges of the instance for /metrics: slots, groups, processes. Counters and histograms are in
 // counters.cc.
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <cstdio>
 
 #include "shm_arena/arena.h"
@@ -66,8 +67,16 @@ void AppendGroupGauges(std::string& out, const BoardSnapshot& board) {
         [](const GroupLoad& g) { return g.outstanding_tokens; });
   lines("sysone_group_tokens_per_second", "Moving rate while busy.",
         [](const GroupLoad& g) { return g.tokens_per_second; });
-  lines("sysone_group_kv_used_ratio", "Share of the KV blocks in use.",
-        [](const GroupLoad& g) { return g.kv_used_per_mille / 1000.0; });
+  lines("sysone_kv_cache_usage_perc",
+        "Share of the key-value memory that unfinished jobs use, 0 to 1.",
+        [](const GroupLoad& g) { return g.kv.blocks_in_use / std::max(1.0, 1.0 * g.kv.blocks); });
+  lines("sysone_kv_cache_blocks",
+        "Blocks of key-value memory that hold something, also for requests to come.",
+        [](const GroupLoad& g) { return g.kv.blocks_held; });
+  lines("sysone_kv_cache_bytes", "The same in bytes.",
+        [](const GroupLoad& g) { return g.kv.blocks_held * g.kv.block_bytes; });
+  lines("sysone_kv_cache_max_bytes", "All key-value memory.",
+        [](const GroupLoad& g) { return g.kv.blocks * g.kv.block_bytes; });
   lines("sysone_group_batches", "Forward passes since the instance started.",
         [](const GroupLoad& g) { return g.total_batches; });
   lines("sysone_group_jobs", "Jobs answered since the instance started.",

@@ -56,7 +56,8 @@ void LoadBoard::StartGroup(GroupId group) {
   GroupLine& line = region_->groups[Index(group)];
   line.incarnation.fetch_add(1, kRelaxed);
   line.rate_bits.store(0, kRelaxed);
-  line.kv_used_per_mille.store(0, kRelaxed);
+  line.kv_blocks_in_use.store(0, kRelaxed);
+  line.kv_blocks_held.store(0, kRelaxed);
   SetGroupState(group, GroupState::kLoading);
 }
 
@@ -80,10 +81,11 @@ void LoadBoard::SetGroupState(GroupId group, GroupState state) {
 void LoadBoard::RecordBatch(GroupId group, uint64_t jobs, uint64_t tokens, uint64_t busy_us) {
   GroupLine& line = region_->groups[Index(group)];
   line.total_jobs.fetch_add(jobs, kRelaxed);
+  if (tokens == 0) return;
   line.total_tokens.fetch_add(tokens, kRelaxed);
   line.total_batches.fetch_add(1, kRelaxed);
   line.total_busy_us.fetch_add(busy_us, kRelaxed);
-  if (tokens == 0 || busy_us == 0) return;
+  if (busy_us == 0) return;
   const float now =
       static_cast<float>(static_cast<double>(tokens) * 1e6 / static_cast<double>(busy_us));
   const float before = std::bit_cast<float>(line.rate_bits.load(kRelaxed));
@@ -91,8 +93,12 @@ void LoadBoard::RecordBatch(GroupId group, uint64_t jobs, uint64_t tokens, uint6
   line.rate_bits.store(std::bit_cast<uint32_t>(after), kRelaxed);
 }
 
-void LoadBoard::SetKvUsed(GroupId group, uint32_t per_mille) {
-  region_->groups[Index(group)].kv_used_per_mille.store(per_mille, kRelaxed);
+void LoadBoard::RecordKv(GroupId group, const KvUsage& usage) {
+  GroupLine& line = region_->groups[Index(group)];
+  line.kv_blocks_in_use.store(usage.blocks_in_use, kRelaxed);
+  line.kv_blocks_held.store(usage.blocks_held, kRelaxed);
+  line.kv_blocks.store(usage.blocks, kRelaxed);
+  line.kv_block_bytes.store(usage.block_bytes, kRelaxed);
 }
 
 uint64_t LoadBoard::NextPublishSequence(GroupId group) {
@@ -112,7 +118,8 @@ GroupLoad LoadBoard::Read(GroupId group) const {
   load.worker_process = static_cast<ProcessId>(line.worker_process.load(kRelaxed));
   load.max_model_len = line.max_model_len.load(kRelaxed);
   load.tokens_per_second = std::bit_cast<float>(line.rate_bits.load(kRelaxed));
-  load.kv_used_per_mille = line.kv_used_per_mille.load(kRelaxed);
+  load.kv = {line.kv_blocks_in_use.load(kRelaxed), line.kv_blocks_held.load(kRelaxed),
+             line.kv_blocks.load(kRelaxed), line.kv_block_bytes.load(kRelaxed)};
   load.total_jobs = line.total_jobs.load(kRelaxed);
   load.total_tokens = line.total_tokens.load(kRelaxed);
   load.total_batches = line.total_batches.load(kRelaxed);

@@ -50,11 +50,14 @@ struct alignas(128) GroupLine {
   std::atomic<uint32_t> max_model_len;   // tokens of one sequence
   std::atomic<uint32_t>
       rate_bits;  // float: tokens a second while busy, moving average; 0 = not known yet
-  std::atomic<uint32_t> kv_used_per_mille;
+  std::atomic<uint32_t> kv_blocks_in_use;
+  std::atomic<uint32_t> kv_blocks_held;
+  std::atomic<uint32_t> kv_blocks;
   std::atomic<uint64_t> total_jobs;
   std::atomic<uint64_t> total_tokens;
   std::atomic<uint64_t> total_batches;
   std::atomic<uint64_t> total_busy_us;
+  std::atomic<uint64_t> kv_block_bytes;
   // API servers write this one.
   alignas(128) std::atomic<uint64_t> publish_sequence;
 };
@@ -66,6 +69,14 @@ struct LoadBoardRegion {
   LoadRow rows[kMaxProcesses];
 };
 
+// A group's blocks of keys and values.
+struct KvUsage {
+  uint32_t blocks_in_use = 0;  // of unfinished jobs
+  uint32_t blocks_held = 0;    // these, and what is kept for requests to come
+  uint32_t blocks = 0;
+  uint64_t block_bytes = 0;
+};
+
 // What placement needs to know of one group.
 struct GroupLoad {
   GroupState state = GroupState::kAbsent;
@@ -75,7 +86,7 @@ struct GroupLoad {
   float tokens_per_second = 0;  // 0 = not known yet
   int64_t outstanding_tokens = 0;
   int64_t outstanding_jobs = 0;
-  uint32_t kv_used_per_mille = 0;
+  KvUsage kv;
   uint64_t total_jobs = 0;
   uint64_t total_tokens = 0;
   uint64_t total_batches = 0;
@@ -108,9 +119,9 @@ class LoadBoard {
   // Router, after the slots of the group's dead worker were returned.
   void ForgetWorker(GroupId group);
   void SetGroupState(GroupId group, GroupState state);
-  // Worker (rank 0) after each pass: one writer.
+  // Worker (rank 0) after each pass: one writer. tokens: computed ones; 0: the jobs took no pass.
   void RecordBatch(GroupId group, uint64_t jobs, uint64_t tokens, uint64_t busy_us);
-  void SetKvUsed(GroupId group, uint32_t per_mille);
+  void RecordKv(GroupId group, const KvUsage& usage);
 
   // A number that grows with every publish to the group: the order in which the worker's sweep
   // takes jobs.

@@ -36,7 +36,9 @@ Workspace MakeWorkspace(Backend& backend, const ModelConfig& config, const Decod
   work.normed = backend.NewOperand(rows, config.hidden);
   work.qkv = backend.NewTensor(rows, q_cols + 2 * kv_cols);
   work.mixed = backend.NewOperand(rows, q_cols);
-  work.kv = backend.NewKvStore(rows, {config.heads, config.kv_heads, config.head_dim, 0});
+  for (size_t layer = 0; layer < config.layers.size(); ++layer)
+    work.kv.push_back(backend.NewKvStore(limits.kv_rows > 0 ? limits.kv_rows : rows,
+                                         {config.heads, config.kv_heads, config.head_dim, 0}));
   work.gate_up = backend.NewTensor(slice, 2 * static_cast<int64_t>(config.intermediate));
   work.gated = backend.NewOperand(slice, config.intermediate);
   work.read_qkv = backend.NewTensor(limits.max_reads, q_cols + 2 * kv_cols);
@@ -86,8 +88,7 @@ Result<std::unique_ptr<Decoder>> Decoder::Load(Backend& backend, const ModelConf
   return decoder;
 }
 
-void Decoder::Forward(const Pass& pass, std::span<float> label_logits,
-                      std::span<HeadSummary> summaries) {
+void Decoder::Compute(const Pass& pass, std::span<float> states) {
   const int32_t rows = pass.rows();
   const int32_t reads = static_cast<int32_t>(pass.read_rows().size());
   SYSONE_CHECK(rows <= limits_.max_rows, "a pass of %d rows exceeds the buffers' %d", rows,
@@ -112,12 +113,29 @@ void Decoder::Forward(const Pass& pass, std::span<float> label_logits,
       observe_(i, x);
     }
   }
-  const Table& head = untied_head_ ? *untied_head_ : *embedding_;
   if (observe_) backend_.SelectRows(*work_.x, pass.read_rows(), *work_.read_x);
-  backend_.FinalNorm(*work_.read_x, *final_norm_, norm_eps_, reads, *work_.read_normed);
-  backend_.LabelLogits(*work_.read_normed, head, pass.label_reads(), pass.label_ids(),
+  backend_.Download(*work_.read_x, reads, states);
+}
+
+void Decoder::ReadOut(const Pass& pass, std::span<const float> states,
+                      std::span<float> label_logits, std::span<HeadSummary> summaries) {
+  const int32_t count = pass.states();
+  SYSONE_CHECK(count <= limits_.max_reads, "%d states exceed the buffers' %d", count,
+               limits_.max_reads);
+  const Table& head = untied_head_ ? *untied_head_ : *embedding_;
+  backend_.Upload(states, count, *work_.read_x);
+  backend_.FinalNorm(*work_.read_x, *final_norm_, norm_eps_, count, *work_.read_normed);
+  backend_.LabelLogits(*work_.read_normed, head, pass.label_states(), pass.label_ids(),
                        label_logits);
-  if (pass.summarize_head()) backend_.SummarizeHead(*work_.read_normed, head, reads, summaries);
+  if (pass.summarize_head()) backend_.SummarizeHead(*work_.read_normed, head, count, summaries);
+}
+
+void Decoder::Forward(const Pass& pass, std::span<float> label_logits,
+                      std::span<HeadSummary> summaries) {
+  SYSONE_CHECK(pass.stored_blocks().empty(), "Forward has no stored states");
+  states_.resize(static_cast<size_t>(pass.states()) * static_cast<size_t>(hidden_));
+  Compute(pass, states_);
+  ReadOut(pass, states_, label_logits, summaries);
 }
 
 }  // namespace sysone

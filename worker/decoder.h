@@ -14,6 +14,7 @@
 #include "model/model_config.h"
 #include "model/tensor_index.h"
 #include "worker/pass.h"
+#include "worker/pass_model.h"
 #include "worker/read_plan.h"
 
 namespace sysone {
@@ -22,18 +23,19 @@ struct DecoderLimits {
   int32_t max_rows = 8192;       // tokens a pass
   int32_t max_reads = 256;       // branches a pass
   int32_t max_positions = 8192;  // longest prompt
+  int32_t kv_rows = 0;           // rows of every layer's store; 0: max_rows
 };
 
 // Buffers that the parts of all layers share, each made once. Rows as in the pass unless said
 // otherwise.
 struct Workspace {
-  std::unique_ptr<Tensor> x;        // [max_rows, hidden] the residual stream
-  std::unique_ptr<Operand> normed;  // [max_rows, hidden]
-  std::unique_ptr<Tensor> qkv;      // [max_rows, q | k | v]
-  std::unique_ptr<Operand> mixed;   // [max_rows, heads * head_dim]
-  std::unique_ptr<KvStore> kv;      // [max_rows] of the layer in work: nothing outlives a pass yet
-  std::unique_ptr<Tensor> gate_up;  // [kFeedForwardRows, gate | up]
-  std::unique_ptr<Operand> gated;   // [kFeedForwardRows, intermediate]
+  std::unique_ptr<Tensor> x;                 // [max_rows, hidden] the residual stream
+  std::unique_ptr<Operand> normed;           // [max_rows, hidden]
+  std::unique_ptr<Tensor> qkv;               // [max_rows, q | k | v]
+  std::unique_ptr<Operand> mixed;            // [max_rows, heads * head_dim]
+  std::vector<std::unique_ptr<KvStore>> kv;  // one a layer, [kv_rows]: they outlive the pass
+  std::unique_ptr<Tensor> gate_up;           // [kFeedForwardRows, gate | up]
+  std::unique_ptr<Operand> gated;            // [kFeedForwardRows, intermediate]
   // Of the rows that are read: the last layer goes on with these alone.
   std::unique_ptr<Tensor> read_qkv;     // [max_reads, q | k | v]
   std::unique_ptr<Tensor> read_x;       // [max_reads, hidden] the residual stream
@@ -68,7 +70,7 @@ struct DecoderLayer {
 };
 
 // Used by one thread. Owns weights and buffers; `backend` must outlive it.
-class Decoder {
+class Decoder final : public PassModel {
  public:
   // Loads and packs every weight; `progress` is told the share done, 0 … 1, from the calling
   // thread. kCorrupt or kUnsupported names the tensor that is missing or has a wrong shape.
@@ -77,12 +79,15 @@ class Decoder {
                                                const DecoderLimits& limits,
                                                const std::function<void(double)>& progress);
 
-  // Runs one pass. Fills label_logits, one a pass.label_ids(), and, if pass.summarize_head(), one
-  // summary a read.
+  int32_t hidden() const override { return hidden_; }
+  void Compute(const Pass& pass, std::span<float> states) override;
+  void ReadOut(const Pass& pass, std::span<const float> states, std::span<float> label_logits,
+               std::span<HeadSummary> summaries) override;
+  // Both for a pass whose states are all its own.
   void Forward(const Pass& pass, std::span<float> label_logits, std::span<HeadSummary> summaries);
 
   // For tests: the residual stream after each layer goes to `observe` (layer, x [rows, hidden])
-  // during Forward, which then computes all rows of the last layer, too.
+  // during Compute, which then computes all rows of the last layer, too.
   void ObserveLayers(std::function<void(size_t, std::span<const float>)> observe) {
     observe_ = std::move(observe);
   }
@@ -102,7 +107,8 @@ class Decoder {
   std::unique_ptr<RopeTable> rope_;
   std::vector<DecoderLayer> layers_;
   Workspace work_;
-  ReadPlan reads_;  // of the current pass; kept for its memory
+  ReadPlan reads_;             // of the current pass; kept for its memory
+  std::vector<float> states_;  // of Forward
   std::function<void(size_t, std::span<const float>)> observe_;
 };
 

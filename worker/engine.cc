@@ -26,13 +26,14 @@ JobTokens TokensOf(const JobView& view) {
 
 }  // namespace
 
-Engine::Engine(Arena& arena, DoorbellListener& doorbell, ForwardFunction forward,
+Engine::Engine(Arena& arena, DoorbellListener& doorbell, PassModel& model,
                const EngineOptions& options)
     : arena_(arena),
       doorbell_(doorbell),
-      forward_(std::move(forward)),
       options_(options),
-      scheduler_(options.limits) {}
+      cache_(options.kv_blocks, options.prefix_caching),
+      runner_(model, cache_),
+      scheduler_(options.limits, cache_) {}
 
 void Engine::Run(const std::atomic<bool>& stop) {
   while (!stop.load(std::memory_order_relaxed)) Step(kSweepUs);
@@ -48,9 +49,9 @@ void Engine::Step(int64_t wait_us) {
   if (MonotonicUs() >= next_sweep_us_) Sweep();
   if (scheduler_.empty()) return;
   DropUnwanted();
-  const ScheduledPass scheduled = scheduler_.Next(MonotonicUs());
-  for (const uint64_t id : scheduled.expired) FailJob(id, Code::kDeadlineExceeded);
-  if (!scheduled.slices.empty()) RunPass(scheduled);
+  scheduler_.Next(MonotonicUs(), pass_, scheduled_);
+  for (const uint64_t id : scheduled_.expired) FailJob(id, Code::kDeadlineExceeded);
+  if (pass_.rows() > 0 || pass_.states() > 0) RunPass();
 }
 
 void Engine::TakeNoticed(int64_t wait_us) {
@@ -78,12 +79,13 @@ void Engine::Take(SlotHandle slot) {
       std::all_of(job->tokens.branches.begin(), job->tokens.branches.end(),
                   [](const BranchTokens& branch) { return !branch.tokens.empty(); });
   if (!readable || !scheduler_.Fits(job->tokens)) {
-    SYSONE_ERROR("slot %u: a branch is empty or too long for one pass", slot.index);
+    SYSONE_ERROR("slot %u: a branch is empty, or longer than the key-value memory", slot.index);
     arena_.slots().Fail(slot, readable ? Code::kTooLarge : Code::kInternal);
     return;
   }
   const int64_t deadline_us = info.deadline_us == 0 ? INT64_MAX : info.deadline_us;
-  scheduler_.Add({slot.index, &job->tokens, info.priority, deadline_us});
+  scheduler_.Add({slot.index, &job->tokens, view->cache_salt_hash(), info.priority, info.publish_us,
+                  deadline_us});
   jobs_[slot.index] = std::move(job);
 }
 
@@ -92,53 +94,48 @@ void Engine::DropUnwanted() {
     if (!arena_.slots().Wanted(jobs_.at(id)->slot)) FailJob(id, Code::kCancelled);
 }
 
-void Engine::RunPass(const ScheduledPass& scheduled) {
-  items_.clear();
-  for (const ScheduledSlice& slice : scheduled.slices) items_.push_back(slice.item);
-  pass_.Build(items_);
-  logits_.resize(pass_.label_ids().size());
-  summaries_.resize(pass_.read_rows().size());
-
+void Engine::RunPass() {
   const int64_t begin_us = MonotonicUs();
-  forward_(pass_, logits_, summaries_);
+  for (const uint64_t id : scheduled_.started) jobs_.at(id)->first_pass_us = begin_us;
+  runner_.Run(pass_, scheduled_);
+  WriteResults();
+  scheduler_.PassDone();
   const int64_t end_us = MonotonicUs();
-
-  size_t read = 0;
-  size_t label = 0;
-  uint64_t finished = 0;
-  for (const ScheduledSlice& slice : scheduled.slices) {
-    Job& job = *jobs_.at(slice.id);
-    if (job.first_pass_us == 0) job.first_pass_us = begin_us;
-    WriteResults(job, slice.item, read, label);
-    for (int32_t b = 0; b < slice.item.branch_count; ++b) {
-      label += job.tokens.branches[static_cast<size_t>(slice.item.first_branch + b)].labels.size();
-      ++read;
-    }
-    if (slice.last) {
-      Finish(slice.id, end_us);
-      ++finished;
-    }
-  }
-  arena_.board().RecordBatch(options_.group, finished, static_cast<uint64_t>(pass_.rows()),
-                             static_cast<uint64_t>(end_us - begin_us));
+  for (const uint64_t id : scheduled_.finished) Finish(id, end_us);
+  RecordPass(static_cast<uint64_t>(end_us - begin_us));
 }
 
-void Engine::WriteResults(Job& job, const PassItem& item, size_t first_read,
-                          size_t first_label) const {
-  size_t label = first_label;
-  for (int32_t b = 0; b < item.branch_count; ++b) {
-    const int32_t sequence = item.first_branch + b;
-    const std::span<float> out = job.view.label_logits(sequence);
-    std::copy_n(logits_.begin() + static_cast<ptrdiff_t>(label), out.size(), out.begin());
+void Engine::WriteResults() {
+  Metrics metrics = arena_.metrics();
+  size_t label = 0;
+  for (size_t i = 0; i < scheduled_.reads.size(); ++i) {
+    const ScheduledRead& read = scheduled_.reads[i];
+    const Job& job = *jobs_.at(read.id);
+    const std::span<float> out = job.view.label_logits(read.branch);
+    std::copy_n(runner_.logits().begin() + static_cast<ptrdiff_t>(label), out.size(), out.begin());
     label += out.size();
-    SequenceResult& result = job.view.result(sequence);
-    result = {0, 0, -1, 0};
+    SequenceResult& result = job.view.result(read.branch);
+    result = {0, 0, -1, read.cached_tokens};
     if (job.tokens.summarize_head) {
-      const HeadSummary& summary = summaries_[first_read + static_cast<size_t>(b)];
+      const HeadSummary& summary = runner_.summaries()[static_cast<size_t>(pass_.read_states()[i])];
       result.log_sum_exp = summary.log_sum_exp;
       result.argmax_token = summary.argmax;
     }
+    metrics.Add(Counter::kPrefixCacheQueries,
+                static_cast<uint64_t>(job.view.sequence_tokens(read.branch)));
+    metrics.Add(Counter::kPrefixCacheHits, static_cast<uint64_t>(read.cached_tokens));
   }
+}
+
+void Engine::RecordPass(uint64_t busy_us) {
+  arena_.board().RecordBatch(options_.group, scheduled_.finished.size(),
+                             static_cast<uint64_t>(pass_.rows()), busy_us);
+  arena_.board().RecordKv(
+      options_.group,
+      {static_cast<uint32_t>(cache_.blocks_in_use()), static_cast<uint32_t>(cache_.blocks_held()),
+       static_cast<uint32_t>(cache_.block_count()), options_.kv_block_bytes});
+  arena_.metrics().Add(Counter::kKvEvictions, cache_.evictions() - evictions_);
+  evictions_ = cache_.evictions();
 }
 
 void Engine::Finish(uint64_t id, int64_t end_us) {

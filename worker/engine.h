@@ -5,7 +5,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <span>
 #include <unordered_map>
@@ -14,7 +13,10 @@
 #include "shm_arena/arena.h"
 #include "shm_arena/doorbell.h"
 #include "shm_arena/job_layout.h"
+#include "worker/kv_cache.h"
 #include "worker/pass.h"
+#include "worker/pass_model.h"
+#include "worker/pass_runner.h"
 #include "worker/scheduler.h"
 
 namespace sysone {
@@ -23,19 +25,18 @@ struct EngineOptions {
   GroupId group = GroupId::kNone;
   int32_t vocabulary = 0;  // ids of jobs lie below
   SchedulerLimits limits;
+  int32_t kv_blocks = 0;        // of KvCache::kBlockRows rows each in the model's stores
+  uint64_t kv_block_bytes = 0;  // of all layers, for metrics
+  bool prefix_caching = true;   // false: nothing is found again by another request
 };
-
-// Runs one pass: Decoder::Forward, or a stub in tests.
-using ForwardFunction = std::function<void(const Pass& pass, std::span<float> label_logits,
-                                           std::span<HeadSummary> summaries)>;
 
 // One thread. Everything given outlives it.
 class Engine {
  public:
-  Engine(Arena& arena, DoorbellListener& doorbell, ForwardFunction forward,
-         const EngineOptions& options);
+  Engine(Arena& arena, DoorbellListener& doorbell, PassModel& model, const EngineOptions& options);
 
   // Takes what is there, waiting for the first notice up to `wait_us` when there is nothing to do, and runs at most one pass.
+  // Jobs that come meanwhile are taken by the next Step.
   void Step(int64_t wait_us);
 
   // Steps until `stop` is set, then until every job that was published to this group is answered.
@@ -56,15 +57,18 @@ class Engine {
   void Sweep();
   void Take(SlotHandle slot);
   void DropUnwanted();
-  void RunPass(const ScheduledPass& scheduled);
-  void WriteResults(Job& job, const PassItem& item, size_t first_read, size_t first_label) const;
+  void RunPass();
+  void WriteResults();
+  void RecordPass(uint64_t busy_us);
   void Finish(uint64_t id, int64_t end_us);
   void FailJob(uint64_t id, Code code);
 
   Arena& arena_;
   DoorbellListener& doorbell_;
-  const ForwardFunction forward_;
   const EngineOptions options_;
+  KvCache cache_;
+  uint64_t evictions_ = 0;  // reported so far
+  PassRunner runner_;
   Scheduler scheduler_;
   std::unordered_map<uint64_t, std::unique_ptr<Job>>
       jobs_;  // by slot index: taken and not yet answered
@@ -72,9 +76,7 @@ class Engine {
   // Reused from pass to pass.
   Pass pass_;
   std::vector<SlotHandle> notices_;
-  std::vector<PassItem> items_;
-  std::vector<float> logits_;
-  std::vector<HeadSummary> summaries_;
+  ScheduledPass scheduled_;
 };
 
 }  // namespace sysone

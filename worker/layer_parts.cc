@@ -25,7 +25,7 @@ class Attention final : public LayerPart {
  public:
   static Result<std::unique_ptr<LayerPart>> Load(const PartSource& source) {
     const ModelConfig& config = source.config;
-    auto part = std::make_unique<Attention>(source.rope);
+    auto part = std::make_unique<Attention>(source.rope, source.layer);
     part->eps_ = config.norm_eps;
     part->shape_ = {config.heads, config.kv_heads, config.head_dim,
                     1 / std::sqrt(static_cast<float>(config.head_dim))};
@@ -42,21 +42,22 @@ class Attention final : public LayerPart {
     return std::unique_ptr<LayerPart>(std::move(part));
   }
 
-  explicit Attention(const RopeTable& rope) : rope_(rope) {}
+  Attention(const RopeTable& rope, size_t layer) : rope_(rope), layer_(layer) {}
 
   void Apply(const PassContext& pass) const override {
     Backend& backend = pass.backend;
     Workspace& work = pass.work;
     const int32_t rows = pass.plan.rows();
+    KvStore& kv = *work.kv[layer_];
     backend.RmsNorm(*work.x, *norm_, eps_, {0, rows}, *work.normed);
     backend.MatMul(*work.normed, *qkv_, qkv_bias_.get(), rows, *work.qkv);
     backend.NormRope(*work.qkv, shape_, rope_, q_norm_.get(), k_norm_.get(), eps_, pass.plan);
-    backend.StoreKv(*work.qkv, shape_, pass.plan, *work.kv);
+    backend.StoreKv(*work.qkv, shape_, pass.plan, kv);
     if (pass.reads) {
       backend.SelectRows(*work.qkv, pass.reads->rows(), *work.read_qkv);
-      backend.Attend(*work.read_qkv, shape_, pass.reads->plan(), *work.kv, *work.mixed);
+      backend.Attend(*work.read_qkv, shape_, pass.reads->plan(), kv, *work.mixed);
     } else {
-      backend.Attend(*work.qkv, shape_, pass.plan, *work.kv, *work.mixed);
+      backend.Attend(*work.qkv, shape_, pass.plan, kv, *work.mixed);
     }
     backend.MatMulAdd(*work.mixed, *out_, {0, pass.rows()}, pass.x());
   }
@@ -98,6 +99,7 @@ class Attention final : public LayerPart {
   }
 
   const RopeTable& rope_;
+  const size_t layer_;
   AttentionShape shape_;
   float eps_ = 0;
   std::unique_ptr<Vector> norm_, qkv_bias_, q_norm_, k_norm_;

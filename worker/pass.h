@@ -1,11 +1,12 @@
-// One pass put together from jobs: which rows it has, what each may see, and what is read. Pure, no
-// backend.
+// One pass over the model put together: which rows it computes, where each row's key and value go,
+// what each row sees, and what is read. Pure, no backend.
 //
-// A job is a shared prefix and one branch a question. In the pass the prefix stands once; each
-// branch continues it and sees the prefix and itself only:
+//   rows   | run: tokens 0 … 255 of A | run: the rest of B | run: branch 0 of C | branch 1 of C | …
+//   sees     itself                     B's rows of before   C's prefix           C's prefix
+//                                       and itself           and itself           and itself
 //
-//   rows   | prefix of job A | branch A0 | branch A1 | prefix of job B | branch B0 | …
-//   sees     itself            prefix+A0   prefix+A1   itself            prefix+B0
+// A read wants the logits of some labels at the hidden state behind a prompt's last token. The state
+// is that of a row of this pass, or one that was stored when the same prompt was computed before.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -21,17 +22,17 @@ namespace sysone {
 // at its last token.
 struct BranchTokens {
   std::span<const TokenId> tokens;  // at least one
-  std::span<const TokenId> labels;  // at least one
+  std::span<const TokenId> labels;
 };
 
+// A job: a shared prefix and one branch a question.
 struct JobTokens {
   std::span<const TokenId> prefix;  // may be empty
   std::vector<BranchTokens> branches;
   bool summarize_head = false;  // diagnostics were asked for
 };
 
-// Some of a job's branches, put into one pass. A job too large for one pass is spread over several
-// by its branches.
+// Some of a job's branches.
 struct PassItem {
   const JobTokens* job = nullptr;
   int32_t first_branch = 0;
@@ -41,30 +42,51 @@ struct PassItem {
 // Reused from pass to pass; its vectors keep their memory.
 class Pass {
  public:
+  // ---- Putting it together: Clear, then runs and reads in any order, then Finish. ----
+  void Clear();
+  // Tokens of one sequence from position `first_position` on, one of `kv_rows` for each. `path`:
+  // the sequence's rows from position 0 to the last of these, in order. Rows that another run of
+  // this pass computes are fine: all keys and values of a layer are stored before any is looked at.
+  void AddRun(std::span<const TokenId> tokens, int32_t first_position,
+              std::span<const int32_t> kv_rows, std::span<const KvSpan> path);
+  // The batch row that computes this row of the stores in this pass, or -1.
+  int32_t RowComputing(int32_t kv_row) const;
+  void AddRead(int32_t row, const BranchTokens& branch, bool summarize_head);
+  // `block`: where the caller keeps the state (KvCache::StateOf).
+  void AddStoredRead(int32_t block, const BranchTokens& branch, bool summarize_head);
+  void Finish();
+
+  // All of it for a pass of whole jobs that share nothing and find nothing: each prefix stands
+  // once, the branches behind it. For warming up, tests and benches.
   void Build(std::span<const PassItem> items);
 
+  // ---- What Decoder::Compute needs. ----
   PassPlan plan() const { return {positions_, kv_rows_, runs_, spans_}; }
   int32_t rows() const { return static_cast<int32_t>(tokens_.size()); }
   std::span<const TokenId> tokens() const { return tokens_; }
-  // One read a branch, in the order of items and branches: the row of its last token.
+  // Rows whose final hidden states are wanted, ascending, each once.
   std::span<const int32_t> read_rows() const { return read_rows_; }
-  // All labels of all reads, and for each the index of its read.
+
+  // ---- What Decoder::ReadOut needs. States are numbered: read_rows() first, stored ones next. ----
+  int32_t states() const { return static_cast<int32_t>(read_rows_.size() + stored_blocks_.size()); }
+  std::span<const int32_t> stored_blocks() const { return stored_blocks_; }
+  // The state of each read, in the order of adding.
+  std::span<const int32_t> read_states() const { return read_states_; }
+  // All labels of all reads, and for each the state it is read at.
   std::span<const TokenId> label_ids() const { return label_ids_; }
-  std::span<const int32_t> label_reads() const { return label_reads_; }
+  std::span<const int32_t> label_states() const { return label_states_; }
   bool summarize_head() const { return summarize_head_; }
 
  private:
-  void AddRun(std::span<const TokenId> tokens, int32_t first_position, KvSpan prefix);
+  void AddLabels(int32_t state, const BranchTokens& branch, bool summarize_head);
 
-  std::vector<TokenId> tokens_;
-  std::vector<int32_t> positions_, kv_rows_, read_rows_, label_reads_;
-  std::vector<TokenId> label_ids_;
+  std::vector<TokenId> tokens_, label_ids_;
+  std::vector<int32_t> positions_, kv_rows_, read_rows_, stored_blocks_, read_states_,
+      label_states_;
   std::vector<AttentionRun> runs_;
   std::vector<KvSpan> spans_;
+  std::vector<int32_t> computing_;  // by row of the stores: batch row, or -1; as long as needed
   bool summarize_head_ = false;
 };
-
-// Rows that `item` takes.
-int64_t PassRows(const PassItem& item);
 
 }  // namespace sysone

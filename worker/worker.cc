@@ -19,6 +19,9 @@ namespace sysone {
 namespace {
 
 constexpr int64_t kAttachWaitUs = 10'000'000;
+// Rows of a pass while several jobs are there: matrix products run at full rate from about a hundred rows on, and whoever
+// arrives waits for the pass in work.
+constexpr int64_t kSharedRows = 256;
 
 // Everything a pass needs, and the backend that must outlive it.
 struct LoadedModel {
@@ -26,7 +29,30 @@ struct LoadedModel {
   std::unique_ptr<Decoder> decoder;
   int32_t vocabulary = 0;
   int32_t max_model_len = 0;
+  int32_t kv_blocks = 0;
+  int64_t kv_block_bytes = 0;  // of all layers
 };
+
+// Fills kv_blocks and kv_block_bytes: as many blocks as --kv-cache-memory holds.
+Status PlanKvMemory(const ServeOptions& options, const ModelConfig& config, LoadedModel& model) {
+  const AttentionShape shape{config.heads, config.kv_heads, config.head_dim, 0};
+  model.kv_block_bytes = KvCache::kBlockRows * model.backend->KvRowBytes(shape) *
+                         static_cast<int64_t>(config.layers.size());
+  // A prompt in two parts, prefix and branch, may begin a block of its own with each.
+  const int64_t least_blocks = KvCache::BlocksFor(model.max_model_len) + 1;
+  const int64_t least = least_blocks * model.kv_block_bytes;
+  const int64_t asked = options.kv_cache_memory;
+  if (asked != 0 && asked < least)
+    return Error(
+        Code::kInvalidArgument,
+        "--kv-cache-memory %lld is too small: one prompt of --max-model-len %d tokens takes "
+        "%lld bytes; give at least that, or a smaller --max-model-len",
+        static_cast<long long>(asked), model.max_model_len, static_cast<long long>(least));
+  const int64_t bytes = asked != 0 ? asked : std::max(kKvCacheMemoryDefault, least);
+  model.kv_blocks = static_cast<int32_t>(
+      std::min<int64_t>(bytes / model.kv_block_bytes, INT32_MAX / KvCache::kBlockRows));
+  return {};
+}
 
 Result<LoadedModel> LoadModel(const ServeOptions& options, ProcessLease& lease) {
   const int64_t begin_us = MonotonicUs();
@@ -41,8 +67,10 @@ Result<LoadedModel> LoadModel(const ServeOptions& options, ProcessLease& lease) 
   SYSONE_ASSIGN_OR_RETURN(model.backend, MakeBackend(backend_options));
   SYSONE_INFO("%s model, %zu layers; %s", weights.config.family.c_str(),
               weights.config.layers.size(), model.backend->Describe().c_str());
+  SYSONE_RETURN_IF_ERROR(PlanKvMemory(options, weights.config, model));
   const DecoderLimits limits{static_cast<int32_t>(options.max_num_batched_tokens),
-                             options.max_num_seqs, model.max_model_len};
+                             options.max_num_seqs, model.max_model_len,
+                             model.kv_blocks * KvCache::kBlockRows};
   SYSONE_ASSIGN_OR_RETURN(
       model.decoder,
       Decoder::Load(*model.backend, weights.config, weights.tensors, limits,
@@ -78,18 +106,21 @@ Status RunWorker(const ServeOptions& options) {
   SYSONE_ASSIGN_OR_RETURN(const std::unique_ptr<DoorbellListener> doorbell,
                           DoorbellListener::Bind(options.run_dir, group));
 
-  const EngineOptions engine_options{
-      group, model.vocabulary, {options.max_num_batched_tokens, options.max_num_seqs}};
-  Engine engine(
-      arena, *doorbell,
-      [&](const Pass& pass, std::span<float> logits, std::span<HeadSummary> summaries) {
-        model.decoder->Forward(pass, logits, summaries);
-      },
-      engine_options);
+  EngineOptions engine_options;
+  engine_options.group = group;
+  engine_options.vocabulary = model.vocabulary;
+  engine_options.limits = {options.max_num_batched_tokens, kSharedRows, options.max_num_seqs};
+  engine_options.kv_blocks = model.kv_blocks;
+  engine_options.kv_block_bytes = static_cast<uint64_t>(model.kv_block_bytes);
+  engine_options.prefix_caching = options.enable_prefix_caching;
+  Engine engine(arena, *doorbell, *model.decoder, engine_options);
   arena.board().GroupReady(group, arena.self(), static_cast<uint32_t>(model.max_model_len));
   arena.lease().SetPhase(ProcessPhase::kReady);
-  SYSONE_INFO("ready: prompts of up to %d tokens, %lld tokens a pass", model.max_model_len,
-              static_cast<long long>(options.max_num_batched_tokens));
+  SYSONE_INFO(
+      "ready: prompts of up to %d tokens, %lld tokens a pass, %lld MiB for %d keys and values",
+      model.max_model_len, static_cast<long long>(options.max_num_batched_tokens),
+      static_cast<long long>(model.kv_blocks * model.kv_block_bytes >> 20),
+      model.kv_blocks * KvCache::kBlockRows);
   engine.Run(heartbeat.stop());
   arena.lease().SetPhase(ProcessPhase::kExiting);
   return {};

@@ -83,6 +83,9 @@ class CpuBackend : public Backend {
     return std::make_unique<CpuTensor>(max_rows, cols);
   }
   std::unique_ptr<Operand> NewOperand(int64_t max_rows, int64_t cols) override;
+  int64_t KvRowBytes(const AttentionShape& shape) const override {
+    return CpuKvStore::RowBytes(shape.kv_cols());
+  }
   std::unique_ptr<KvStore> NewKvStore(int64_t rows, const AttentionShape& shape) override {
     return std::make_unique<CpuKvStore>(rows, shape.kv_cols());
   }

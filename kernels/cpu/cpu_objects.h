@@ -93,6 +93,9 @@ struct CpuOperand : Operand {
 // [rows, kv_heads * head_dim] each.
 struct CpuKvStore : KvStore {
   CpuKvStore(int64_t rows, int64_t cols) : keys(rows, cols), values(rows, cols) {}
+  static int64_t RowBytes(int64_t cols) {
+    return 2 * RowStride<float>(cols) * static_cast<int64_t>(sizeof(float));
+  }
   Rows<float> keys, values;
 };
 

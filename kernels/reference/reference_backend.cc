@@ -143,6 +143,9 @@ class ReferenceBackend : public Backend {
   std::unique_ptr<Operand> NewOperand(int64_t max_rows, int64_t cols) override {
     return std::make_unique<Ref<Operand>>(max_rows, cols);
   }
+  int64_t KvRowBytes(const AttentionShape& shape) const override {
+    return 2 * shape.kv_cols() * static_cast<int64_t>(sizeof(float));
+  }
   std::unique_ptr<KvStore> NewKvStore(int64_t rows, const AttentionShape& shape) override {
     return std::make_unique<RefKv>(rows, shape.kv_cols());
   }

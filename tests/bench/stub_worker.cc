@@ -25,6 +25,7 @@ namespace {
 
 constexpr int64_t kAttachWaitUs = 10'000'000;
 constexpr uint32_t kMaxModelLen = 8192;
+constexpr int32_t kKvBlocks = 16 * kMaxModelLen / KvCache::kBlockRows;
 
 double UsPerToken(const std::string& program, int group) {
   std::ifstream file(program + ".us");
@@ -41,6 +42,26 @@ void SleepUntil(int64_t until_us) {
   }
 }
 
+// A label's logit depends on its token alone, so equal requests get equal answers.
+class StubModel final : public PassModel {
+ public:
+  explicit StubModel(double us_per_token) : us_per_token_(us_per_token) {}
+  int32_t hidden() const override { return 1; }
+  void Compute(const Pass& pass, std::span<float>) override {
+    const double us = us_per_token_ * pass.rows();
+    if (us > 0) SleepUntil(MonotonicUs() + static_cast<int64_t>(us));
+  }
+  void ReadOut(const Pass& pass, std::span<const float>, std::span<float> logits,
+               std::span<HeadSummary> heads) override {
+    for (size_t i = 0; i < logits.size(); ++i)
+      logits[i] = static_cast<float>(pass.label_ids()[i] % 17) * 0.25F;
+    for (HeadSummary& head : heads) head = HeadSummary{};
+  }
+
+ private:
+  const double us_per_token_;
+};
+
 Status Run(const ServeOptions& options, double us_per_token) {
   const GroupId group{static_cast<uint32_t>(options.role_index)};
   SYSONE_ASSIGN_OR_RETURN(Arena arena, Arena::Attach(options.instance_name, kAttachWaitUs));
@@ -49,19 +70,15 @@ Status Run(const ServeOptions& options, double us_per_token) {
   Heartbeat heartbeat(arena);
   SYSONE_ASSIGN_OR_RETURN(const std::unique_ptr<DoorbellListener> doorbell,
                           DoorbellListener::Bind(options.run_dir, group));
-  const EngineOptions engine_options{
-      group, INT32_MAX, {options.max_num_batched_tokens, options.max_num_seqs}};
-  // A label's logit depends on its token alone, so equal requests get equal answers.
-  const auto forward = [&](const Pass& pass, std::span<float> logits,
-                           std::span<HeadSummary> heads) {
-    const int64_t begin_us = MonotonicUs();
-    for (size_t i = 0; i < logits.size(); ++i)
-      logits[i] = static_cast<float>(pass.label_ids()[i] % 17) * 0.25F;
-    for (HeadSummary& head : heads) head = HeadSummary{};
-    const double us = us_per_token * pass.rows();
-    if (us > 0) SleepUntil(begin_us + static_cast<int64_t>(us));
-  };
-  Engine engine(arena, *doorbell, forward, engine_options);
+  EngineOptions engine_options;
+  engine_options.group = group;
+  engine_options.vocabulary = INT32_MAX;
+  engine_options.limits = {options.max_num_batched_tokens, options.max_num_batched_tokens,
+                           options.max_num_seqs};
+  engine_options.kv_blocks = kKvBlocks;
+  engine_options.prefix_caching = false;  // every request counts as a new one
+  StubModel model(us_per_token);
+  Engine engine(arena, *doorbell, model, engine_options);
   arena.board().GroupReady(group, arena.self(), kMaxModelLen);
   arena.lease().SetPhase(ProcessPhase::kReady);
   engine.Run(heartbeat.stop());

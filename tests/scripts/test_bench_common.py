@@ -4,6 +4,8 @@ SPDX-License-Identifier: Apache-2.0
 """
 
 import collections
+import importlib.machinery
+import importlib.util
 import json
 import pathlib
 import random
@@ -134,3 +136,28 @@ def test_a_prompt_is_fitted_to_a_number_of_tokens_or_refused():
     assert tokens_of(workload.single(random.Random(0), count)) == 300
     with pytest.raises(ValueError):
         workload.fitted(tokens_of, 10)
+
+
+def script(name):
+    path = pathlib.Path(__file__).resolve().parents[2] / "scripts/bench" / name
+    loader = importlib.machinery.SourceFileLoader(name, str(path))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(name, loader))
+    loader.exec_module(module)
+    return module
+
+
+def test_the_page_of_measurements_is_what_the_result_files_say():
+    tables = script("tables")
+    page = tables.PAGE.read_text(encoding="utf-8")
+    assert tables.filled(page, results.FOLDER) == page, "run scripts/bench/tables"
+
+
+def test_a_table_is_made_from_a_result_file_and_the_rest_of_the_page_is_left_alone(tmp_path):
+    kept = results.Results("pass", ["model", "length"], tmp_path)
+    kept.add({"model": "smollm2-135m", "dtype": "int8", "length": 60, "threads": 2, "ours_ms": {"median": 21.04, "p99": 22.5},
+              "onednn_ms": {"int8": 66.1}, "over_floor": 0.3183, "share_of_peak": 0.791, "integer_peak": "vpmaddwd"})
+    page = "before\n<!-- bench:pass:begin -->\nold\n<!-- bench:pass:end -->\nafter\n<!-- bench:peers:begin -->\nold\n<!-- bench:peers:end -->\n"
+    made = script("tables").filled(page, tmp_path)
+    assert "| smollm2-135m | int8 | 60 | 21.0 | 22.5 | 66.1 | – | 0.32 | 79 % |" in made
+    assert made.startswith("before\n") and "\nafter\n" in made and "old" not in made
+    assert made.endswith("<!-- bench:peers:begin -->\nNot measured yet.\n<!-- bench:peers:end -->\n")

@@ -28,6 +28,11 @@ QUESTIONS: dict[str, Any] = {
 OTHER_STATE = "The parcel has not come. " * 12
 
 
+def asked(state: Any, salt: str | None, *names: str) -> dict[str, Any]:
+    body = {"state": state, "questions": {name: QUESTIONS[name] for name in names}}
+    return body if salt is None else {**body, "cache_salt": salt}
+
+
 @pytest.fixture(scope="module")
 def server() -> Iterator[SysoneServer]:
     with SysoneServer("--disable-log-requests") as running:
@@ -36,9 +41,14 @@ def server() -> Iterator[SysoneServer]:
 
 @pytest.fixture(scope="module")
 def alone(server: SysoneServer) -> dict[str, Any]:
-    """Every question in a request of its own on an idle server. JSON carries doubles exactly, so == compares bits."""
-    return {name: answered(server, {"state": STATE, "questions": {name: question}})["answers"][name]
-            for name, question in QUESTIONS.items()}
+    """Every question in a request of its own on an idle server, with nothing to be found in the cache. JSON carries doubles
+    exactly, so == compares bits."""
+    answers = {}
+    for name in QUESTIONS:
+        body = answered(server, asked(STATE, f"alone {name}", name))
+        assert body["usage"]["x_cached_tokens"] == 0
+        answers[name] = body["answers"][name]
+    return answers
 
 
 def test_the_answers_differ_from_each_other(alone: dict[str, Any]):
@@ -81,3 +91,34 @@ def test_load_changes_nothing(server: SysoneServer, alone: dict[str, Any]):
     assert passes_after - passes_before < 24, "no two requests ever shared a pass: this was no test under load"
     for name, answer in found:
         assert answer == alone[name]
+
+
+def test_what_is_found_in_the_cache_changes_nothing(server: SysoneServer, alone: dict[str, Any]):
+    for name in QUESTIONS:
+        first = answered(server, asked(STATE, "cached", name))
+        again = answered(server, asked(STATE, "cached", name))
+        assert first["answers"][name] == alone[name] and again["answers"][name] == alone[name]
+        if name != next(iter(QUESTIONS)):
+            assert first["usage"]["x_cached_tokens"] > 0, "the state was there"
+        assert again["usage"]["x_cached_tokens"] == again["usage"]["input_tokens"]
+    together = answered(server, asked(STATE, "cached", *reversed(QUESTIONS)))
+    assert together["answers"] == {name: alone[name] for name in reversed(QUESTIONS)}
+    assert together["usage"]["x_cached_tokens"] == together["usage"]["input_tokens"]
+
+
+@pytest.mark.parametrize("flags", [
+    ("--max-num-batched-tokens", "16"),  # every prompt in pieces
+    ("--max-num-batched-tokens", "100", "--no-enable-prefix-caching"),
+    # Room for about two prompts: what was kept makes room all the time.
+    ("--max-model-len", "512", "--kv-cache-memory", str(30 * 1024 * 1024)),
+], ids=["pieces", "no_cache", "little_memory"])
+def test_pieces_and_memory_change_nothing(alone: dict[str, Any], flags: tuple[str, ...]):
+    def one(job: tuple[int, str]) -> tuple[str, Any]:
+        number, name = job
+        if number % 3 == 0:
+            answered(server, asked(f"{number} {OTHER_STATE}", None, name))
+        return name, answered(server, asked(STATE, None, name))["answers"][name]
+
+    with SysoneServer("--disable-log-requests", *flags) as server, ThreadPoolExecutor(8) as pool:
+        for name, answer in pool.map(one, enumerate([*QUESTIONS] * 3)):
+            assert answer == alone[name]

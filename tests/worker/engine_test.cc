@@ -40,6 +40,36 @@ class FakeListener : public DoorbellListener {
   std::vector<SlotHandle> pending_;
 };
 
+// A state is the prompt's last token and how many tokens there are.
+class StubModel : public PassModel {
+ public:
+  int32_t hidden() const override { return 2; }
+  void Compute(const Pass& pass, std::span<float> states) override {
+    for (size_t i = 0; i < pass.read_rows().size(); ++i) {
+      const auto row = static_cast<size_t>(pass.read_rows()[i]);
+      states[2 * i] = static_cast<float>(pass.tokens()[row]);
+      states[2 * i + 1] = static_cast<float>(pass.plan().positions[row] + 1);
+    }
+    pass_rows.push_back(pass.rows());
+    if (during_pass) during_pass();
+  }
+  void ReadOut(const Pass& pass, std::span<const float> states, std::span<float> logits,
+               std::span<HeadSummary> summaries) override {
+    const auto last_token = [&](int32_t state) {
+      return static_cast<TokenId>(states[2 * static_cast<size_t>(state)]);
+    };
+    for (size_t i = 0; i < logits.size(); ++i)
+      logits[i] = LogitOf(last_token(pass.label_states()[i]), pass.label_ids()[i]);
+    for (size_t i = 0; pass.summarize_head() && i < summaries.size(); ++i) {
+      summaries[i].log_sum_exp = static_cast<float>(last_token(static_cast<int32_t>(i))) + 0.5F;
+      summaries[i].argmax = last_token(static_cast<int32_t>(i)) + 1;
+    }
+  }
+
+  std::vector<int32_t> pass_rows;  // one a pass
+  std::function<void()> during_pass;
+};
+
 class EngineTest : public testing::Test {
  protected:
   EngineTest() : arena_(Arena::InMemory(SmallConfig(6, 2))) {
@@ -53,30 +83,19 @@ class EngineTest : public testing::Test {
     EXPECT_EQ(arena_.slots().InUse(), 0u);
   }
 
-  Engine MakeEngine(DoorbellListener& bell, const SchedulerLimits& limits = {256, 64}) {
-    return Engine(arena_, bell,
-                  [this](const Pass& pass, std::span<float> logits,
-                         std::span<HeadSummary> summaries) { Forward(pass, logits, summaries); },
-                  {kGroup0, kVocabulary, limits});
-  }
-
-  void Forward(const Pass& pass, std::span<float> logits, std::span<HeadSummary> summaries) {
-    const auto last_token = [&](size_t read) {
-      return pass.tokens()[static_cast<size_t>(pass.read_rows()[read])];
-    };
-    for (size_t i = 0; i < logits.size(); ++i)
-      logits[i] =
-          LogitOf(last_token(static_cast<size_t>(pass.label_reads()[i])), pass.label_ids()[i]);
-    for (size_t i = 0; pass.summarize_head() && i < summaries.size(); ++i) {
-      summaries[i].log_sum_exp = static_cast<float>(last_token(i)) + 0.5F;
-      summaries[i].argmax = last_token(i) + 1;
-    }
-    pass_rows_.push_back(pass.rows());
-    if (during_pass_) during_pass_();
+  Engine MakeEngine(DoorbellListener& bell, const SchedulerLimits& limits = {256, 256, 64},
+                    int32_t kv_blocks = 100, bool prefix_caching = true) {
+    EngineOptions options;
+    options.group = kGroup0;
+    options.vocabulary = kVocabulary;
+    options.limits = limits;
+    options.kv_blocks = kv_blocks;
+    options.prefix_caching = prefix_caching;
+    return Engine(arena_, bell, model_, options);
   }
 
   SlotHandle PutJob(const std::vector<TokenId>& prefix, const std::vector<Branch>& branches,
-                    int64_t deadline_us = 0, uint32_t flags = 0) {
+                    int64_t deadline_us = 0, uint32_t flags = 0, uint64_t salt = 0) {
     JobShape shape{static_cast<int32_t>(prefix.size()), 0, static_cast<int32_t>(branches.size()),
                    0};
     for (const Branch& branch : branches) {
@@ -84,7 +103,7 @@ class EngineTest : public testing::Test {
       shape.label_count += static_cast<int32_t>(branch.labels.size());
     }
     const SlotHandle slot = *arena_.slots().Claim(arena_.self(), JobBytes(shape));
-    JobWriter writer = *JobWriter::Begin(arena_.slots().payload(slot), shape, flags, 0);
+    JobWriter writer = *JobWriter::Begin(arena_.slots().payload(slot), shape, flags, salt);
     writer.SetPrefix(prefix);
     for (const Branch& branch : branches) writer.AddSequence(branch.suffix, branch.labels);
     const auto used_bytes = static_cast<uint32_t>(writer.Finish());
@@ -119,8 +138,7 @@ class EngineTest : public testing::Test {
   Arena arena_;
   FakeListener bell_;
   std::vector<SlotHandle> jobs_;
-  std::vector<int32_t> pass_rows_;  // one a pass
-  std::function<void()> during_pass_;
+  StubModel model_;
 };
 
 TEST_F(EngineTest, AJobIsAnsweredOnceHoweverOftenItIsNoticed) {
@@ -133,14 +151,14 @@ TEST_F(EngineTest, AJobIsAnsweredOnceHoweverOftenItIsNoticed) {
   ExpectAnswered(slot);
   bell_.Notice(slot);
   engine.Step(0);
-  EXPECT_EQ(pass_rows_, (std::vector<int32_t>{5}));
+  EXPECT_EQ(model_.pass_rows, (std::vector<int32_t>{5}));
   EXPECT_TRUE(engine.idle());
 
   // Nor does the notice of a finished job start the next job of the slot before it is published.
   arena_.slots().Release(slot);
   bell_.Notice(slot);
   engine.Step(0);
-  EXPECT_EQ(pass_rows_.size(), 1u);
+  EXPECT_EQ(model_.pass_rows.size(), 1u);
   EXPECT_EQ(State(slot), SlotState::kFree);
 }
 
@@ -155,7 +173,7 @@ TEST_F(EngineTest, AJobWhoseNoticeIsLostIsFoundByTheSweep) {
 }
 
 TEST_F(EngineTest, AJobThatItsOwnerGaveUpIsNotRun) {
-  Engine engine = MakeEngine(bell_, {4, 64});
+  Engine engine = MakeEngine(bell_, {4, 4, 64});
   const SlotHandle first = PutJob({}, {{{1, 2, 3, 4}, {1}}});
   const SlotHandle waiting = PutJob({}, {{{5, 6, 7, 8}, {1}}});
   const SlotHandle unseen = PutJob({}, {{{9}, {1}}});
@@ -168,21 +186,21 @@ TEST_F(EngineTest, AJobThatItsOwnerGaveUpIsNotRun) {
   EXPECT_EQ(State(waiting), SlotState::kAbandoned);
   engine.Step(0);
   EXPECT_EQ(State(waiting), SlotState::kFree);
-  EXPECT_EQ(pass_rows_.size(), 1u);
+  EXPECT_EQ(model_.pass_rows.size(), 1u);
   EXPECT_TRUE(engine.idle());
 }
 
 TEST_F(EngineTest, AJobWhoseDeadlinePassedFailsBeforeAPassIsSpentOnIt) {
-  Engine engine = MakeEngine(bell_, {4, 64});
+  Engine engine = MakeEngine(bell_, {4, 4, 64});
   const SlotHandle late = PutSmallJob(7, 1);
   bell_.Notice(late);
   engine.Step(0);
   EXPECT_EQ(FailureOf(late), Code::kDeadlineExceeded);
-  EXPECT_TRUE(pass_rows_.empty());
+  EXPECT_TRUE(model_.pass_rows.empty());
 
   // The same while it waits behind another job's pass.
   const int64_t deadline_us = MonotonicUs() + 200'000;
-  during_pass_ = [&] {
+  model_.during_pass = [&] {
     while (MonotonicUs() <= deadline_us) std::this_thread::yield();
   };
   const SlotHandle first = PutJob({}, {{{1, 2, 3, 4}, {1}}});
@@ -193,7 +211,7 @@ TEST_F(EngineTest, AJobWhoseDeadlinePassedFailsBeforeAPassIsSpentOnIt) {
   ExpectAnswered(first);
   engine.Step(0);
   EXPECT_EQ(FailureOf(second), Code::kDeadlineExceeded);
-  EXPECT_EQ(pass_rows_.size(), 1u);
+  EXPECT_EQ(model_.pass_rows.size(), 1u);
   EXPECT_TRUE(engine.idle());
 }
 
@@ -214,12 +232,12 @@ TEST_F(EngineTest, AnInvalidPayloadFailsItselfAlone) {
   ExpectAnswered(good);
   for (const SlotHandle bad : {no_job, foreign_token, outside, nothing_to_read})
     EXPECT_EQ(FailureOf(bad), Code::kInternal) << bad.index;
-  EXPECT_EQ(pass_rows_, (std::vector<int32_t>{1}));
+  EXPECT_EQ(model_.pass_rows, (std::vector<int32_t>{1}));
 }
 
-TEST_F(EngineTest, ABranchLongerThanAPassIsRefusedAndHoldsNobodyUp) {
-  Engine engine = MakeEngine(bell_, {4, 64});
-  const SlotHandle long_job = PutJob({1, 2, 3}, {{{4}, {1}}, {{4, 5}, {1}}});
+TEST_F(EngineTest, APromptLongerThanTheKeyValueMemoryIsRefusedAndHoldsNobodyUp) {
+  Engine engine = MakeEngine(bell_, {4, 4, 64}, 1);
+  const SlotHandle long_job = PutJob({}, {{{4}, {1}}, {{1, 2, 3, 4, 5, 6, 7, 8, 9}, {1}}});
   const SlotHandle short_job = PutSmallJob(7);
   for (const SlotHandle slot : jobs_) bell_.Notice(slot);
   engine.Step(0);
@@ -227,8 +245,76 @@ TEST_F(EngineTest, ABranchLongerThanAPassIsRefusedAndHoldsNobodyUp) {
   ExpectAnswered(short_job);
 }
 
+TEST_F(EngineTest, AJobThatComesDuringALongPromptIsAnsweredBeforeItsEnd) {
+  Engine engine = MakeEngine(bell_, {8, 8, 64});
+  std::vector<TokenId> tokens(40);
+  for (TokenId t = 0; t < 40; ++t) tokens[static_cast<size_t>(t)] = t;
+  const SlotHandle long_job = PutJob({}, {{tokens, {1}}});
+  bell_.Notice(long_job);
+  SlotHandle short_job;
+  model_.during_pass = [&] {
+    if (model_.pass_rows.size() != 1) return;
+    short_job = PutSmallJob(7);
+    bell_.Notice(short_job);
+  };
+  engine.Step(0);
+  EXPECT_EQ(State(short_job), SlotState::kReady);
+  engine.Step(0);
+  ExpectAnswered(short_job);
+  EXPECT_EQ(State(long_job), SlotState::kRunning);
+  for (int step = 0; step < 10 && !engine.idle(); ++step) engine.Step(0);
+  ExpectAnswered(long_job);
+}
+
+TEST_F(EngineTest, ALongPromptThatItsOwnerGaveUpEndsBetweenItsPieces) {
+  Engine engine = MakeEngine(bell_, {4, 4, 64});
+  const SlotHandle slot = PutJob({}, {{{1, 2, 3, 4, 5, 6, 7, 8, 9}, {1}}});
+  bell_.Notice(slot);
+  engine.Step(0);
+  arena_.slots().Release(slot);
+  engine.Step(0);
+  EXPECT_EQ(State(slot), SlotState::kFree);
+  EXPECT_EQ(model_.pass_rows, (std::vector<int32_t>{4}));
+  EXPECT_TRUE(engine.idle());
+  EXPECT_EQ(arena_.board().Read(kGroup0).kv.blocks_in_use, 1u) << "as of the last pass";
+}
+
+TEST_F(EngineTest, AnIdenticalJobTakesNoPassAndItsCountersTellSo) {
+  for (const bool caching : {true, false}) {
+    Engine engine = MakeEngine(bell_, {256, 256, 64}, 100, caching);
+    model_.pass_rows.clear();
+    const uint64_t hits_before = arena_.metrics().Total(Counter::kPrefixCacheHits);
+    const uint64_t batches_before = arena_.board().Read(kGroup0).total_batches;
+    const auto put = [&](uint64_t salt) {
+      const SlotHandle slot = PutJob({5, 6}, {{{7}, {1, 2}}, {{8, 9}, {4}}}, 0, 0, salt);
+      bell_.Notice(slot);
+      engine.Step(0);
+      ExpectAnswered(slot);
+      return Open(slot);
+    };
+    const JobView first = put(1);
+    EXPECT_EQ(first.result(0).cached_tokens, 0);
+    EXPECT_EQ(first.result(1).cached_tokens, 2) << "the prefix was computed for branch 0";
+    const JobView again = put(1);
+    const JobView other_salt = put(2);
+    EXPECT_EQ(again.result(0).cached_tokens, caching ? 3 : 0);
+    EXPECT_EQ(again.result(1).cached_tokens, caching ? 4 : 2);
+    EXPECT_EQ(other_salt.result(0).cached_tokens, 0);
+    EXPECT_EQ(model_.pass_rows,
+              (caching ? std::vector<int32_t>{5, 5} : std::vector<int32_t>{5, 5, 5}));
+    EXPECT_EQ(arena_.metrics().Total(Counter::kPrefixCacheHits) - hits_before, caching ? 11u : 6u);
+    const GroupLoad load = arena_.board().Read(kGroup0);
+    EXPECT_EQ(load.total_batches - batches_before, model_.pass_rows.size());
+    EXPECT_EQ(load.kv.blocks, 100u);
+    EXPECT_EQ(load.kv.blocks_in_use, 0u);
+    EXPECT_EQ(load.kv.blocks_held > 0, caching);
+  }
+  EXPECT_EQ(arena_.board().Read(kGroup0).total_jobs, 6u);
+  EXPECT_EQ(arena_.metrics().Total(Counter::kPrefixCacheQueries), 6 * 7u);
+}
+
 TEST_F(EngineTest, AJobSpreadOverPassesGetsEveryResultInItsPlace) {
-  Engine engine = MakeEngine(bell_, {64, 3});
+  Engine engine = MakeEngine(bell_, {64, 64, 3});
   std::vector<Branch> branches;
   for (TokenId b = 0; b < 10; ++b) {
     Branch branch{{100 + b, 200 + b}, {}};
@@ -247,7 +333,7 @@ TEST_F(EngineTest, AJobSpreadOverPassesGetsEveryResultInItsPlace) {
   }
   for (const SlotHandle slot : jobs_) ExpectAnswered(slot);
   // Reads a pass: 2 + 1, 3, 3, 3, 1 of the job behind it.
-  EXPECT_EQ(pass_rows_.size(), 5u);
+  EXPECT_EQ(model_.pass_rows.size(), 5u);
   const JobView view = Open(spread);
   for (int32_t s = 0; s < view.sequence_count(); ++s) {
     EXPECT_EQ(view.result(s).log_sum_exp, static_cast<float>(200 + s) + 0.5F);
@@ -261,7 +347,7 @@ TEST_F(EngineTest, AJobSpreadOverPassesGetsEveryResultInItsPlace) {
 }
 
 TEST_F(EngineTest, StoppingAnswersEverythingThatWasPublished) {
-  Engine engine = MakeEngine(bell_, {8, 1});
+  Engine engine = MakeEngine(bell_, {8, 8, 1});
   std::vector<SlotHandle> waiting;
   for (TokenId token = 1; token <= 4; ++token) waiting.push_back(PutSmallJob(token));
   bell_.Notice(waiting[2]);
@@ -278,7 +364,7 @@ TEST_F(EngineTest, JobsOfManyThreadsComeBackThroughTheRealDoorbell) {
     const auto listener = *DoorbellListener::Bind(folder, kGroup0);
     const auto bell = *Doorbell::Create(folder);
     std::atomic<bool> stop = false;
-    Engine engine = MakeEngine(*listener, {16, 4});
+    Engine engine = MakeEngine(*listener, {16, 16, 4});
     std::thread worker([&] { engine.Run(stop); });
     std::vector<std::thread> owners;
     std::atomic<int> right = 0;

@@ -27,8 +27,9 @@ TEST(Pass, PutsThePrefixOnceAndEachBranchBehindIt) {
   EXPECT_EQ(Copy(pass.tokens()), (std::vector<TokenId>{10, 11, 12, 20, 21, 30}));
   EXPECT_EQ(Copy(pass.plan().positions), (std::vector<int32_t>{0, 1, 2, 3, 4, 3}));
   EXPECT_EQ(Copy(pass.read_rows()), (std::vector<int32_t>{4, 5}));
+  EXPECT_EQ(Copy(pass.read_states()), (std::vector<int32_t>{0, 1}));
   EXPECT_EQ(Copy(pass.label_ids()), (std::vector<TokenId>{1, 2, 3, 1}));
-  EXPECT_EQ(Copy(pass.label_reads()), (std::vector<int32_t>{0, 0, 0, 1}));
+  EXPECT_EQ(Copy(pass.label_states()), (std::vector<int32_t>{0, 0, 0, 1}));
 }
 
 TEST(Pass, LetsABranchSeeThePrefixAndItselfOnly) {
@@ -72,10 +73,32 @@ TEST(Pass, RunsOfEveryPassCoverItsRowsInOrderAndSpansEndAtTheRun) {
   }
 }
 
-TEST(Pass, CountsTheRowsOfAnItem) {
-  const JobTokens job = TwoQuestions();
-  EXPECT_EQ(PassRows({&job, 0, 2}), 6);
-  EXPECT_EQ(PassRows({&job, 1, 1}), 4);
+TEST(Pass, NumbersStatesByRowAndStoredOnesBehindThem) {
+  const std::vector<TokenId> tokens{1, 2, 3, 4};
+  const std::vector<int32_t> kv_rows{40, 41, 42, 43};
+  const std::vector<KvSpan> path{{40, 4}};
+  const BranchTokens branch{tokens, {kLabels.data(), 1}};
+  Pass pass;
+  for (int repeat = 0; repeat < 2; ++repeat) {
+    pass.Clear();
+    EXPECT_EQ(pass.RowComputing(41), -1);
+    EXPECT_EQ(pass.RowComputing(4000), -1);
+    pass.AddRun(tokens, 0, kv_rows, path);
+    EXPECT_EQ(pass.RowComputing(41), 1);
+    EXPECT_EQ(pass.RowComputing(39), -1);
+    pass.AddRead(3, branch, false);
+    pass.AddStoredRead(7, branch, false);
+    pass.AddRead(1, branch, false);
+    pass.AddRead(3, branch, false);  // two questions of the same words
+    pass.AddStoredRead(5, branch, false);
+    pass.Finish();
+    EXPECT_EQ(Copy(pass.read_rows()), (std::vector<int32_t>{1, 3}));
+    EXPECT_EQ(Copy(pass.stored_blocks()), (std::vector<int32_t>{7, 5}));
+    EXPECT_EQ(pass.states(), 4);
+    EXPECT_EQ(Copy(pass.read_states()), (std::vector<int32_t>{1, 2, 0, 1, 3}));
+    EXPECT_EQ(Copy(pass.label_states()), (std::vector<int32_t>{1, 2, 0, 1, 3}));
+    EXPECT_FALSE(pass.summarize_head());
+  }
 }
 
 }  // namespace

@@ -8,7 +8,7 @@ SPDX-License-Identifier: Apache-2.0
 
 import random
 
-WORDS = ("the parcel was sent on monday and people ask when it will come because the shop said two days but nothing has come so far "
+WORDS = ("the parcel was sent last night and people ask when it will come because the shop said two days but nothing has come so far "
          "while money was paid at once for a new red house with water and light near some old green tree in our small town by the "
          "sea where every year many good men read long books about war and peace").split()
 TEAMS = ("billing", "shipping", "security", "returns", "sales", "legal")
