@@ -252,6 +252,10 @@ class Load {
     if (connection.received.size() < total) return;
     --waiting_;
     Record(connection, head, std::string_view(connection.received).substr(head_end + 4));
+    if (head.find("\r\nConnection: close") != std::string_view::npos) {
+      close(connection.fd);
+      Connect(static_cast<size_t>(&connection - connections_.data()));
+    }
     Ask(connection);
   }
 
