@@ -8,6 +8,8 @@
 #include <cstring>
 
 #include "base/log.h"
+#include "kernels/cpu/attention.h"
+#include "kernels/cpu/cpu_limits.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/kernel_tables.h"
 #include "kernels/cpu/matmul_engine.h"
@@ -39,11 +41,6 @@ void CheckProduct(const CpuOperand& x, const Weight& weight, RowRange rows,
                "product shapes do not fit");
 }
 
-// Query rows that one piece of attention handles.
-int32_t TileRows(const AttentionShape& shape) {
-  return std::max(1, 48 * shape.kv_heads / shape.heads);
-}
-
 class CpuBackend : public Backend {
  public:
   CpuBackend(Dtype dtype, int threads, int64_t targets)
@@ -51,12 +48,8 @@ class CpuBackend : public Backend {
         isa_(IsaName(targets)),
         rows_(GetRowKernels(targets)),
         int8_(GetInt8Kernels(targets)),
-        attention_(GetAttentionKernels(targets)),
-        pool_(threads) {
-    for (int t = 0; t < threads; ++t)
-      attention_scratch_.emplace_back((kAttentionScratch + kMaxQueries * kMaxHeadDim) *
-                                      sizeof(float));
-  }
+        pool_(threads),
+        attention_(targets, pool_) {}
 
   ThreadPool& pool() { return pool_; }
   void set_engine(std::unique_ptr<MatMulEngine> engine) { engine_ = std::move(engine); }
@@ -84,10 +77,10 @@ class CpuBackend : public Backend {
   }
   std::unique_ptr<Operand> NewOperand(int64_t max_rows, int64_t cols) override;
   int64_t KvRowBytes(const AttentionShape& shape) const override {
-    return CpuKvStore::RowBytes(shape.kv_cols());
+    return CpuKvStore::RowBytes(shape);
   }
   std::unique_ptr<KvStore> NewKvStore(int64_t rows, const AttentionShape& shape) override {
-    return std::make_unique<CpuKvStore>(rows, shape.kv_cols());
+    return std::make_unique<CpuKvStore>(rows, shape);
   }
 
   void Embed(const Table& table, std::span<const TokenId> ids, Tensor& out) override;
@@ -154,10 +147,6 @@ class CpuBackend : public Backend {
                                          : rows_.dot_bf16(x, head.bf16.Row(id), head.cols);
   }
 
-  struct TileOfRun {
-    int32_t run;
-    int32_t first;  // row within the run
-  };
   struct HeadPiece {
     float largest;
     TokenId argmax;
@@ -168,13 +157,11 @@ class CpuBackend : public Backend {
   const std::string isa_;
   const RowKernels& rows_;
   const Int8Kernels& int8_;
-  const AttentionKernels& attention_;
   ThreadPool pool_;
+  CpuAttention attention_;
   std::unique_ptr<MatMulEngine> engine_;
-  Rows<float> staging_;                    // [threads, widest operand], if operands are not float32
-  std::vector<Buffer> attention_scratch_;  // one a thread: the kernel's, then a tile of results
-  std::vector<TileOfRun> tiles_;           // of the current Attention call; kept for its memory
-  std::vector<HeadPiece> pieces_;          // of the current SummarizeHead call, too
+  Rows<float> staging_;            // [threads, widest operand], if operands are not float32
+  std::vector<HeadPiece> pieces_;  // of the current SummarizeHead call; kept for its memory
 };
 
 std::unique_ptr<Table> CpuBackend::LoadTable(int64_t rows, int64_t cols, const RowReader& reader) {
@@ -292,82 +279,29 @@ void CpuBackend::NormRope(Tensor& qkv, const AttentionShape& shape, const RopeTa
   ForRows(plan.rows(), 2 * shape.qkv_cols(), [&](int64_t r, int) {
     const int64_t position = plan.positions[static_cast<size_t>(r)];
     CheckRow(position, table.cos.rows);
-    for (int32_t h = 0; h < shape.heads + shape.kv_heads; ++h) {
-      float* const head = Out(qkv).Row(r) + h * dim;
-      const Vector* const norm = h < shape.heads ? q_norm : k_norm;
-      if (norm) rows_.rms_norm(head, In(*norm), dim, eps, head);
-      rows_.rotate(head, table.cos.Row(position), table.sin.Row(position), dim / 2);
-    }
+    const float* const cos = table.cos.Row(position);
+    const float* const sin = table.sin.Row(position);
+    float* const q = Out(qkv).Row(r);
+    rows_.norm_rotate(q, shape.heads, q_norm ? In(*q_norm) : nullptr, eps, cos, sin, dim / 2);
+    rows_.norm_rotate(q + shape.q_cols(), shape.kv_heads, k_norm ? In(*k_norm) : nullptr, eps, cos,
+                      sin, dim / 2);
   });
 }
 
 void CpuBackend::StoreKv(const Tensor& qkv, const AttentionShape& shape, const PassPlan& plan,
                          KvStore& store) {
-  auto& kv = static_cast<CpuKvStore&>(store);
-  SYSONE_CHECK(In(qkv).cols == shape.qkv_cols() && plan.rows() <= In(qkv).rows &&
-                   kv.keys.cols == shape.kv_cols(),
-               "attention shapes do not fit");
-  ForRows(plan.rows(), 4 * shape.kv_cols(), [&](int64_t r, int) {
-    const int64_t to = plan.kv_rows[static_cast<size_t>(r)];
-    CheckRow(to, kv.keys.rows);
-    const float* const key = In(qkv).Row(r) + shape.q_cols();
-    std::copy_n(key, shape.kv_cols(), kv.keys.Row(to));
-    std::copy_n(key + shape.kv_cols(), shape.kv_cols(), kv.values.Row(to));
-  });
+  attention_.StoreKv(In(qkv), shape, plan, static_cast<CpuKvStore&>(store));
 }
 
 void CpuBackend::Attend(const Tensor& qkv, const AttentionShape& shape, const PassPlan& plan,
                         const KvStore& store, Operand& out) {
-  const auto& kv = static_cast<const CpuKvStore&>(store);
   auto& operand = static_cast<CpuOperand&>(out);
-  const int32_t group = shape.heads / shape.kv_heads;
-  SYSONE_CHECK(In(qkv).cols == shape.qkv_cols() && operand.cols == shape.q_cols() &&
-                   kv.keys.cols == shape.kv_cols() && plan.rows() <= operand.rows &&
-                   plan.rows() <= In(qkv).rows && shape.heads % shape.kv_heads == 0 &&
-                   group <= kMaxQueries && shape.head_dim <= kMaxHeadDim,
+  SYSONE_CHECK(operand.cols == shape.q_cols() && plan.rows() <= operand.rows,
                "attention shapes do not fit");
-  if (operand.encoding == Encoding::kInt16 && operand.f32.rows == 0)
-    operand.f32 = Rows<float>(operand.rows, operand.cols);
-  tiles_.clear();
-  const int32_t tile_rows = TileRows(shape);
-  for (size_t i = 0; i < plan.runs.size(); ++i)
-    for (int32_t first = 0; first < plan.runs[i].rows; first += tile_rows)
-      tiles_.push_back({static_cast<int32_t>(i), first});
-  const int64_t items = std::ssize(tiles_) * shape.kv_heads;
-  pool_.ParallelFor(items, [&](int64_t item, int thread) {
-    // The last tiles of a run see most keys: begin with them, so that no thread ends on a long one.
-    const TileOfRun& at = tiles_[static_cast<size_t>((items - 1 - item) / shape.kv_heads)];
-    const int64_t kv_head = item % shape.kv_heads;
-    const AttentionRun& run = plan.runs[static_cast<size_t>(at.run)];
-    const int64_t row = run.first_row + at.first, head_col = kv_head * group * shape.head_dim;
-    AttentionTile tile;
-    tile.q = In(qkv).Row(row) + head_col;
-    tile.q_stride = In(qkv).stride;
-    tile.rows = std::min(tile_rows, run.rows - at.first);
-    tile.group = group;
-    tile.head_dim = shape.head_dim;
-    tile.scale = shape.scale;
-    tile.first_position = run.first_position + at.first;
-    tile.spans = plan.spans.data() + run.first_span;
-    tile.keys = kv.keys.Row(0) + kv_head * shape.head_dim;
-    tile.values = kv.values.Row(0) + kv_head * shape.head_dim;
-    tile.kv_stride = kv.keys.stride;
-    tile.scratch = attention_scratch_[static_cast<size_t>(thread)].As<float>();
-    if (operand.encoding != Encoding::kBfloat16) {
-      tile.out = operand.f32.Row(row) + head_col;
-      tile.out_stride = operand.f32.stride;
-      attention_.attend(tile);
-      return;
-    }
-    tile.out = tile.scratch + kAttentionScratch;
-    tile.out_stride = int64_t{group} * shape.head_dim;
-    attention_.attend(tile);
-    for (int32_t r = 0; r < tile.rows; ++r)
-      rows_.narrow(tile.out + r * tile.out_stride, tile.out_stride,
-                   operand.bf16.Row(row + r) + head_col);
-  });
-  // The step of a row is known once all its heads are.
-  if (operand.encoding == Encoding::kInt16)
+  // Several threads have a part of a row, so it is encoded when all of it is there.
+  if (operand.f32.rows == 0) operand.f32 = Rows<float>(operand.rows, operand.cols);
+  attention_.Attend(In(qkv), shape, plan, static_cast<const CpuKvStore&>(store), operand.f32);
+  if (operand.encoding != Encoding::kFloat32)
     ForRows(
         plan.rows(), operand.cols,
         [&](int64_t r, int) { EncodeRow(operand, r, operand.f32.Row(r)); }, operand.i16.tile_rows);

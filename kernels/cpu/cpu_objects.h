@@ -84,19 +84,10 @@ struct CpuOperand : Operand {
   int64_t rows = 0;
   int64_t cols = 0;
   Encoding encoding = Encoding::kFloat32;
-  Rows<float> f32;  // with kInt16: whole rows whose parts come from several threads
+  Rows<float> f32;  // else only for attention: whole rows whose parts come from several threads
   Rows<uint16_t> bf16;
   TiledRows i16;      // kernels/int8.h; zeros behind cols
   Rows<float> steps;  // [1, rows] of i16
-};
-
-// [rows, kv_heads * head_dim] each.
-struct CpuKvStore : KvStore {
-  CpuKvStore(int64_t rows, int64_t cols) : keys(rows, cols), values(rows, cols) {}
-  static int64_t RowBytes(int64_t cols) {
-    return 2 * RowStride<float>(cols) * static_cast<int64_t>(sizeof(float));
-  }
-  Rows<float> keys, values;
 };
 
 // What is behind a handle of this backend; handing it one of another backend's is our own mistake.

@@ -90,7 +90,9 @@ const Int8Kernels& GetInt8Kernels(int64_t targets);
 struct RowKernels {
   // out may be x.
   void (*rms_norm)(const float* x, const float* weight, int64_t n, float eps, float* out) = nullptr;
-  void (*rotate)(float* x, const float* cos, const float* sin, int64_t half) = nullptr;
+  // Each of `heads` heads of 2 * half: RMSNorm, if there is a weight, and rotation in one go.
+  void (*norm_rotate)(float* x, int64_t heads, const float* weight, float eps, const float* cos,
+                      const float* sin, int64_t half) = nullptr;
   void (*gated_silu)(const float* gate, const float* up, int64_t n, float* out) = nullptr;
   void (*widen)(const uint16_t* bf16, int64_t n, float* out) = nullptr;
   void (*narrow)(const float* x, int64_t n, uint16_t* bf16) = nullptr;
@@ -104,23 +106,38 @@ const RowKernels& GetRowKernels(int64_t targets);
 
 // --- Attention
 // -----------------------------------------------------------------------------------------------------------
-// Some consecutive rows of one run, and the query heads that share one key/value head.
+// Consecutive rows of one run.
+struct AttentionSegment {
+  int32_t first_row = 0;  // in the batch
+  int32_t rows = 0;
+  int32_t first_position = 0;
+  const KvSpan* spans = nullptr;  // hold position 0 … first_position + rows - 1, in order
+};
+
 inline constexpr int64_t kMaxQueries = 64;  // rows * group of one tile
 inline constexpr int64_t kMaxHeadDim = 256;
 
+// Columns of a slice of values: a cache line, so that a sum over keys reads one line after the other.
+inline constexpr int64_t kValueCols = 16;
+
+// Rows of one or more runs, and the query heads that share one key/value head.
 struct AttentionTile {
-  const float* q = nullptr;  // [rows, group * head_dim]
+  const AttentionSegment* segments = nullptr;
+  int32_t segment_count = 0;
+  int32_t rows = 0;  // of all segments
+  int32_t shared_positions =
+      0;  // these first ones are the same for all segments, and every row sees them
+  const float* q = nullptr;  // row 0 of the batch: [rows, group * head_dim]
   int64_t q_stride = 0;
-  int32_t rows = 0;
   int32_t group = 0;
   int32_t head_dim = 0;
   float scale = 0;
-  int32_t first_position = 0;     // of the first row
-  const KvSpan* spans = nullptr;  // hold position 0 … first_position + rows - 1, in order
-  const float* keys = nullptr;    // the head's part of row 0 of the store
+  // The head's part of the store. Keys are rows of head_dim; values are slices of kValueCols columns, zeros behind head_dim.
+  const float* keys = nullptr;
+  int64_t key_stride = 0;
   const float* values = nullptr;
-  int64_t kv_stride = 0;
-  float* out = nullptr;  // [rows, group * head_dim]
+  int64_t value_stride = 0;  // from slice to slice
+  float* out = nullptr;      // row 0 of the batch: [rows, group * head_dim]
   int64_t out_stride = 0;
   float* scratch = nullptr;  // [kAttentionScratch], 64-byte aligned
 };
@@ -129,7 +146,7 @@ struct AttentionTile {
 // hangs on positions alone.
 inline constexpr int64_t kKeyBlock = 64;
 inline constexpr int64_t kAttentionScratch =
-    kMaxQueries * (2 * kMaxHeadDim + kKeyBlock + 1 + 16) + 2 * kKeyBlock * kMaxHeadDim;
+    kMaxQueries * (2 * kMaxHeadDim + kKeyBlock + 5) + 4 * kKeyBlock;
 
 // The attention kernel of one instruction set.
 struct AttentionKernels {

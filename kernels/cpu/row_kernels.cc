@@ -33,25 +33,48 @@ HWY_INLINE void ForVectors(int64_t n, const Step& step) {
   if (i < size) step(i, size - i);
 }
 
-void RmsNorm(const float* x, const float* weight, int64_t n, float eps, float* out) {
+// 1 / sqrt(mean(x²) + eps)
+HWY_INLINE VF NormScale(const float* x, int64_t n, float eps) {
   const float squares = SumProducts(static_cast<size_t>(n), [x](size_t i, size_t count) HWY_ATTR {
     const VF v = LoadUpTo(x + i, count);
     return Pair{v, v};
   });
-  const VF scale = hn::Set(DF(), 1.0f / std::sqrt(squares / static_cast<float>(n) + eps));
+  return hn::Set(DF(), 1.0f / std::sqrt(squares / static_cast<float>(n) + eps));
+}
+
+void RmsNorm(const float* x, const float* weight, int64_t n, float eps, float* out) {
+  const VF scale = NormScale(x, n, eps);
   ForVectors(n, [=](size_t i, size_t count) HWY_ATTR {
     const VF scaled = hn::Mul(LoadUpTo(x + i, count), scale);
     StoreUpTo(hn::Mul(scaled, LoadUpTo(weight + i, count)), out + i, count);
   });
 }
 
-void Rotate(float* x, const float* cos, const float* sin, int64_t half) {
+template <bool kNorm>
+HWY_INLINE void NormRotateHead(float* x, const float* weight, float eps, const float* cos,
+                               const float* sin, int64_t half) {
+  VF scale = hn::Zero(DF());
+  if constexpr (kNorm) scale = NormScale(x, 2 * half, eps);
   ForVectors(half, [=](size_t i, size_t count) HWY_ATTR {
-    const VF a = LoadUpTo(x + i, count), b = LoadUpTo(x + half + i, count);
+    VF a = LoadUpTo(x + i, count), b = LoadUpTo(x + half + i, count);
+    if constexpr (kNorm) {
+      a = hn::Mul(hn::Mul(a, scale), LoadUpTo(weight + i, count));
+      b = hn::Mul(hn::Mul(b, scale), LoadUpTo(weight + half + i, count));
+    }
     const VF c = LoadUpTo(cos + i, count), s = LoadUpTo(sin + i, count);
     StoreUpTo(hn::Sub(hn::Mul(a, c), hn::Mul(b, s)), x + i, count);
     StoreUpTo(hn::Add(hn::Mul(a, s), hn::Mul(b, c)), x + half + i, count);
   });
+}
+
+void NormRotate(float* x, int64_t heads, const float* weight, float eps, const float* cos,
+                const float* sin, int64_t half) {
+  for (int64_t h = 0; h < heads; ++h, x += 2 * half) {
+    if (weight)
+      NormRotateHead<true>(x, weight, eps, cos, sin, half);
+    else
+      NormRotateHead<false>(x, weight, eps, cos, sin, half);
+  }
 }
 
 void GatedSilu(const float* gate, const float* up, int64_t n, float* out) {
@@ -129,8 +152,8 @@ float Largest(const float* x, int64_t n) {
 }
 
 const RowKernels* Kernels() {
-  static constexpr RowKernels kKernels = {RmsNorm, Rotate,  GatedSilu, Widen,  Narrow,
-                                          DotF32,  DotBf16, SumExp,    Largest};
+  static constexpr RowKernels kKernels = {RmsNorm, NormRotate, GatedSilu, Widen,  Narrow,
+                                          DotF32,  DotBf16,    SumExp,    Largest};
   return &kKernels;
 }
 

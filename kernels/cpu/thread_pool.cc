@@ -15,13 +15,10 @@
 #include <pthread.h>
 #include <sched.h>
 
-#include <algorithm>
 #include <chrono>
-#include <fstream>
-#include <sstream>
-#include <string>
 
 #include "base/check.h"
+#include "kernels/cpu/cpu_limits.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -56,83 +53,7 @@ bool SpinUntil(const Ready& ready) {
   return false;
 }
 
-std::string ReadLine(const std::string& path) {
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  return line;
-}
-
-// First hardware thread of the core that `cpu` belongs to.
-int CoreOf(int cpu) {
-  std::istringstream siblings(ReadLine("/sys/devices/system/cpu/cpu" + std::to_string(cpu) +
-                                       "/topology/thread_siblings_list"));
-  int first = cpu;
-  siblings >> first;
-  return first;
-}
-
-// CPUs' worth of time that one control group allows, rounded down but at least 1; 0 without a
-// limit.
-int QuotaIn(double quota, double period) {
-  return quota > 0 && period > 0 ? std::max(1, static_cast<int>(quota / period)) : 0;
-}
-
-int QuotaOfDirectory(const std::string& v1, const std::string& v2) {
-  double quota = 0, period = 0;
-  std::istringstream(ReadLine(v2 + "/cpu.max")) >> quota >> period;  // "max 100000" leaves quota 0
-  if (const int cpus = QuotaIn(quota, period); cpus > 0) return cpus;
-  quota = period = 0;
-  std::istringstream(ReadLine(v1 + "/cpu.cfs_quota_us")) >> quota;
-  std::istringstream(ReadLine(v1 + "/cpu.cfs_period_us")) >> period;
-  return QuotaIn(quota, period);
-}
-
-// Smallest quota from our control group up to the root; 0 without one. A container usually sees its
-// own group as the root.
-int CgroupQuota() {
-  std::ifstream groups("/proc/self/cgroup");
-  int least = 0;
-  for (std::string line; std::getline(groups, line);) {  // "0::/a/b" or "4:cpu,cpuacct:/a/b"
-    const size_t first = line.find(':'), second = line.find(':', first + 1);
-    if (first == std::string::npos || second == std::string::npos) continue;
-    std::string controllers = line.substr(first, second - first);  // ":" or ":cpu,cpuacct"
-    std::ranges::replace(controllers, ':', ',');
-    controllers += ',';
-    if (controllers != ",," && controllers.find(",cpu,") == std::string::npos) continue;
-    std::string path = line.substr(second + 1);
-    while (true) {
-      if (!path.empty() && path.back() == '/') path.pop_back();
-      const int cpus = QuotaOfDirectory("/sys/fs/cgroup/cpu" + path, "/sys/fs/cgroup" + path);
-      if (cpus > 0) least = least == 0 ? cpus : std::min(least, cpus);
-      if (path.empty()) break;
-      path.resize(path.rfind('/') + 1);
-    }
-  }
-  return least;
-}
-
 }  // namespace
-
-std::vector<int> AllowedCpus() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  std::vector<int> leaders, siblings;
-  if (sched_getaffinity(0, sizeof(set), &set) == 0) {
-    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-      if (!CPU_ISSET(cpu, &set)) continue;
-      (CoreOf(cpu) == cpu ? leaders : siblings).push_back(cpu);
-    }
-  }
-  leaders.insert(leaders.end(), siblings.begin(), siblings.end());
-  return leaders;
-}
-
-int AllowedThreads() {
-  const int cpus = std::max(1, static_cast<int>(AllowedCpus().size()));
-  const int quota = CgroupQuota();
-  return quota > 0 ? std::min(cpus, quota) : cpus;
-}
 
 ThreadPool::ThreadPool(int threads) {
   SYSONE_CHECK(threads >= 1, "a pool of %d threads", threads);

@@ -11,11 +11,6 @@
 
 namespace sysone {
 
-// CPUs that the affinity mask of this thread allows, one hardware thread of every core first.
-std::vector<int> AllowedCpus();
-// How many threads the affinity mask and the cgroup's CPU quota allow: at least 1.
-int AllowedThreads();
-
 // One thread, the owner, calls ParallelFor; it takes part in the work, so a pool of n threads
 // starts n - 1.
 class ThreadPool {

@@ -196,6 +196,32 @@ TEST_P(AttentionBitIdentity, TheOrderOfSequencesInABatchDoesNotMatter) {
   }
 }
 
+TEST_P(AttentionBitIdentity, BranchesOverOnePrefixAreWhatTheyWouldBeAlone) {
+  // Every branch continues the prefix with the next rows of the sequence, so each must give what the whole sequence gives.
+  for (const int32_t prefix_rows : {1, 20, 63, 64, 100}) {
+    AttentionBatch batch;
+    std::vector<int32_t> rows;  // of qkv_, for each batch row
+    const auto add = [&](const std::vector<KvSpan>& before, int32_t first, int32_t count) {
+      for (int32_t i = 0; i < count; ++i) rows.push_back(first + i);
+      return batch.AddRun(before, count);
+    };
+    const auto prefix = add({}, 0, prefix_rows);
+    for (const int32_t count : {1, 2, 1, 1, 7, 30, 3, 50, 1, 16, 5, 1})
+      add(prefix, prefix_rows, count);
+    // A branch of a branch shares more with the one before it than with the others.
+    const auto branch = add(prefix, prefix_rows, 10);
+    for (int i = 0; i < 3; ++i) add(branch, prefix_rows + 10, 4);
+    for (const bool scatter : {false, true}) {
+      if (scatter) batch.Scatter(static_cast<uint32_t>(prefix_rows));
+      auto store = subject_->NewKvStore(batch.store_rows(), kShape);
+      ASSERT_TRUE(SameBits(
+          Attend(*subject_, kShape, batch, Gathered(qkv_, rows, kShape.qkv_cols()), *store),
+          Gathered(whole_, rows, kShape.q_cols())))
+          << "prefix of " << prefix_rows << (scatter ? ", scattered" : "");
+    }
+  }
+}
+
 TEST_P(AttentionBitIdentity, AFewRowsMayBeAttendedAlone) {
   AttentionBatch all, few;
   const auto spans = all.AddRun({}, kLength);
