@@ -28,7 +28,7 @@ CpuKvStore::CpuKvStore(int64_t row_count, const AttentionShape& shape)
       head_dim(shape.head_dim),
       slices(RoundUp(shape.head_dim, kColUnit) / kValueCols),
       keys(shape.kv_heads * row_count, shape.head_dim),
-      value_stride(row_count * kValueCols),
+      value_stride(RowStride<float>(row_count * kValueCols)),
       values(static_cast<size_t>(shape.kv_heads * slices * value_stride) * sizeof(float)) {}
 
 int64_t CpuKvStore::RowBytes(const AttentionShape& shape) {
