@@ -13,7 +13,7 @@ namespace sysone {
 class AcceptGate final : public ConnectionGate {
  public:
   explicit AcceptGate(Arena& arena)
-      : turn_(arena.processes(), arena.accept_region(), arena.self()) {}
+      : lease_(arena.lease()), turn_(arena.processes(), arena.accept_region(), arena.self()) {}
 
   bool MyTurn() override {
     // Read before the decision, so that a change in between ends the wait at once.
@@ -25,8 +25,11 @@ class AcceptGate final : public ConnectionGate {
   }
   void Opened() override { turn_.Opened(); }
   void Closed() override { turn_.Closed(); }
+  void Begun() override { lease_.AddInFlight(1); }
+  void Answered() override { lease_.AddInFlight(-1); }
 
  private:
+  ProcessLease& lease_;
   AcceptTurn turn_;
   uint32_t seen_ = 0;
 };

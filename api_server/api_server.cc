@@ -20,6 +20,7 @@
 #include "base/model_len.h"
 #include "model/catalogue.h"
 #include "model/model_files.h"
+#include "shm_arena/group_bell.h"
 #include "shm_arena/heartbeat.h"
 #include "shm_arena/router_watch.h"
 
@@ -127,27 +128,24 @@ Status RunApiServer(const ServeOptions& options) {
   arena.lease().SetPhase(ProcessPhase::kLoading);
 
   SYSONE_ASSIGN_OR_RETURN(auto strategy, MakeStrategy(options));
-  SYSONE_ASSIGN_OR_RETURN(const std::unique_ptr<Doorbell> doorbell,
-                          Doorbell::Create(options.run_dir));
-  EngineClient client(arena, *doorbell,
+  SYSONE_ASSIGN_OR_RETURN(std::unique_ptr<Doorbell> socket, Doorbell::Create(options.run_dir));
+  const auto doorbell = MakeGroupDoorbell(arena, std::move(socket));
+  SYSONE_ASSIGN_OR_RETURN(WakeSocket wake_socket, WakeSocket::Bind(options.run_dir, arena.self()));
+  EngineClient client(arena, *doorbell, wake_socket,
                       {options.max_num_queued_reqs, options.max_num_queued_tokens});
   ArenaDecisionService service(arena, client, std::move(strategy), SettingsOf(options));
   SYSONE_ASSIGN_OR_RETURN(AppOptions app_options, AppOptionsOf(options, arena));
   App app(std::move(app_options), &service);
   AcceptGate gate(arena);
-  SYSONE_ASSIGN_OR_RETURN(const std::unique_ptr<HttpServer> server,
-                          HttpServer::Start(
-                              options.listen_fd, HttpLimitsOf(options),
-                              [&](const HttpRequest& request) {
-                                arena.lease().AddInFlight(1);
-                                HttpResponse response = app.Handle(request);
-                                arena.lease().AddInFlight(-1);
-                                return response;
-                              },
-                              [&](const HttpProblem& problem, const HttpRequest* head) {
-                                return app.HandleProblem(problem, head);
-                              },
-                              &gate));
+  SYSONE_ASSIGN_OR_RETURN(
+      const std::unique_ptr<HttpServer> server,
+      HttpServer::Start(
+          options.listen_fd, HttpLimitsOf(options),
+          [&](HttpCall call) { app.Handle(std::move(call)); },
+          [&](const HttpProblem& problem, const HttpRequest* head) {
+            return app.HandleProblem(problem, head);
+          },
+          &gate, {[&](const HttpRequest& request) { return app.Quick(request); }, &client}));
   arena.lease().SetPhase(ProcessPhase::kReady);
   SYSONE_INFO("ready");
 

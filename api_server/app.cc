@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "api_server/app.h"
 
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -67,11 +68,27 @@ std::optional<HttpResponse> RefuseKey(KeyCheck::Verdict verdict) {
 App::App(AppOptions options, DecisionService* service)
     : options_(std::move(options)), keys_(options_.api_keys), service_(service) {}
 
-HttpResponse App::Handle(const HttpRequest& request) {
+void App::Handle(HttpCall call) {
+  const auto shared = std::make_shared<HttpCall>(std::move(call));
+  const HttpRequest& request = shared->request();
   const std::string request_id = RequestIdOf(request);
-  HttpResponse response = Route(request, request_id);
-  Finish(&request, request_id, request.received_us, response);
-  return response;
+  const auto reply = [this, shared, request_id](HttpResponse response) {
+    const HttpRequest& answered = shared->request();
+    Finish(&answered, request_id, answered.received_us, response);
+    shared->Reply(std::move(response));
+  };
+  if (auto response = Route(request)) return reply(*std::move(response));
+  service_->Decide(request, request_id, [reply, &request](HttpResponse response) {
+    const std::string* timing = response.headers.Find("Server-Timing");
+    const double total_ms = static_cast<double>(MonotonicUs() - request.received_us) / 1000.0;
+    response.headers.Set("Server-Timing", (timing == nullptr ? "" : *timing + ", ") +
+                                              Format("total;dur=%.3f", total_ms));
+    reply(std::move(response));
+  });
+}
+
+bool App::Quick(const HttpRequest& request) const {
+  return request.path != kDecidePath || request.method != "POST" || service_->Quick(request);
 }
 
 HttpResponse App::HandleProblem(const HttpProblem& problem, const HttpRequest* head) {
@@ -89,16 +106,16 @@ HttpResponse App::HandleProblem(const HttpProblem& problem, const HttpRequest* h
   return *std::move(refused);
 }
 
-HttpResponse App::Route(const HttpRequest& request, const std::string& request_id) {
+std::optional<HttpResponse> App::Route(const HttpRequest& request) const {
   if (Cors::IsPreflight(request)) return options_.cors.AnswerPreflight(request);
-  if (auto refused = RefuseKey(keys_.Check(request))) return *std::move(refused);
+  if (auto refused = RefuseKey(keys_.Check(request))) return refused;
   const std::string_view route = RouteOf(request.path);
   if (route == "other")
     return ErrorResponse(
         {Code::kNotFound, "there is nothing at this path; /openapi.json lists what there is"});
   if (route == kDecidePath) {
     if (request.method != "POST") return MethodNotAllowed("POST");
-    return Decide(request, request_id);
+    return RefuseDecision(request);
   }
   if (request.method != "GET" && request.method != "HEAD") return MethodNotAllowed("GET, HEAD");
   if (route == kHealthPath || route == kReadyPath) return Health(route == kReadyPath);
@@ -114,18 +131,13 @@ HttpResponse App::Route(const HttpRequest& request, const std::string& request_i
   return response;
 }
 
-HttpResponse App::Decide(const HttpRequest& request, const std::string& request_id) {
+std::optional<HttpResponse> App::RefuseDecision(const HttpRequest& request) const {
   if (!IsJson(request))
     return ErrorResponse(
         {Code::kMalformed, "Content-Type must be application/json", "Content-Type"});
   if (draining_.load(std::memory_order_relaxed))
     return ErrorResponse({Code::kUnavailable, "the server is shutting down; try again"});
-  HttpResponse response = service_->Decide(request, request_id);
-  const std::string* timing = response.headers.Find("Server-Timing");
-  const double total_ms = static_cast<double>(MonotonicUs() - request.received_us) / 1000.0;
-  response.headers.Set("Server-Timing", (timing == nullptr ? "" : *timing + ", ") +
-                                            Format("total;dur=%.3f", total_ms));
-  return response;
+  return std::nullopt;
 }
 
 HttpResponse App::Health(bool ready) const {

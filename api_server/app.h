@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "api_server/auth.h"
 #include "api_server/cors.h"
 #include "api_server/decision_service.h"
+#include "api_server/http_call.h"
 #include "api_server/http_types.h"
 
 namespace sysone {
@@ -40,16 +42,20 @@ class App {
   // `service` outlives the app.
   App(AppOptions options, DecisionService* service);
 
-  // The server's two handlers.
-  HttpResponse Handle(const HttpRequest& request);
+  // The server's two handlers. A decision is answered when it is made; everything else before Handle returns.
+  void Handle(HttpCall call);
   HttpResponse HandleProblem(const HttpProblem& problem, const HttpRequest* head);
+
+  // Whether handling this request is little work, short enough for an event loop.
+  bool Quick(const HttpRequest& request) const;
 
   // From now on new decisions get 503 and /ready says no; what is in flight is not touched.
   void StartDraining() { draining_.store(true, std::memory_order_relaxed); }
 
  private:
-  HttpResponse Route(const HttpRequest& request, const std::string& request_id);
-  HttpResponse Decide(const HttpRequest& request, const std::string& request_id);
+  // The answer; nullopt: a decision is asked for, and nothing speaks against making it.
+  std::optional<HttpResponse> Route(const HttpRequest& request) const;
+  std::optional<HttpResponse> RefuseDecision(const HttpRequest& request) const;
   HttpResponse Health(bool ready) const;
   void Finish(const HttpRequest* request, const std::string& request_id, int64_t received_us,
               HttpResponse& response) const;

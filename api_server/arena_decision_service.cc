@@ -46,18 +46,25 @@ void AppendModel(std::string& out, const std::string& name, const DecisionSettin
 
 }  // namespace
 
-struct ArenaDecisionService::Timing {
+// One request, from its body to its answer.
+struct ArenaDecisionService::Decision {
+  Decision(const HttpRequest& http_, std::string request_id_, Done done_)
+      : http(http_), request_id(std::move(request_id_)), done(std::move(done_)) {}
+
+  // Of the caller, who keeps the request until `done`.
+  const HttpRequest& http;
+  const std::string request_id;
+  const Done done;
+
+  DecisionRequest request;
+  DecisionJobPlan plan;
+  bool diagnostics = false;
+
   int64_t begin_us = MonotonicUs();
   int64_t planned_us = 0;  // how long parsing, template and tokenizer took
   int64_t queue_us = 0;
   int64_t pass_us = 0;
-  uint64_t questions = 0;
   uint64_t input_tokens = 0;
-
-  std::string Header() const {
-    return Format("queue;dur=%.3f, tokenise;dur=%.3f, pass;dur=%.3f", Milliseconds(queue_us),
-                  Milliseconds(planned_us), Milliseconds(pass_us));
-  }
 };
 
 ArenaDecisionService::ArenaDecisionService(Arena& arena, EngineClient& client,
@@ -70,85 +77,110 @@ ArenaDecisionService::ArenaDecisionService(Arena& arena, EngineClient& client,
   SYSONE_CHECK(!settings_.served_names.empty(), "a served model needs a name");
 }
 
-HttpResponse ArenaDecisionService::Decide(const HttpRequest& request,
-                                          const std::string& request_id) {
-  Timing timing;
-  auto outcome = TryDecide(request, request_id, timing);
+void ArenaDecisionService::Decide(const HttpRequest& request, const std::string& request_id,
+                                  Done done) {
+  auto decision = std::make_shared<Decision>(request, request_id, std::move(done));
+  if (auto error = Prepare(*decision)) return Reply(*decision, *std::move(error));
+  Run(std::move(decision));
+}
+
+bool ArenaDecisionService::Quick(const HttpRequest& request) const {
+  // Some thousands of tokens: a fraction of a millisecond.
+  constexpr size_t kMostBytes = 16 << 10;
+  return strategy_->quick() && request.body.size() <= kMostBytes &&
+         request.body.find("\"chat_template_kwargs\"") == std::string::npos;
+}
+
+std::optional<ApiError> ArenaDecisionService::Prepare(Decision& decision) const {
+  auto parsed = ParseDecisionRequest(decision.http.body, settings_.limits);
+  if (auto* problem = std::get_if<RequestProblem>(&parsed)) return ErrorFrom(std::move(*problem));
+  decision.request = std::get<DecisionRequest>(std::move(parsed));
+  const DecisionRequest& request = decision.request;
+  if (!Serves(request.model)) {
+    ApiError error = ErrorFrom(Status(
+        Code::kNotFound,
+        "model '" + Shown(request.model) + "' is not served here; GET /v1/models lists what is"));
+    error.param = "model";
+    return error;
+  }
+  auto planned = strategy_->Plan(request);
+  if (auto* problem = std::get_if<RequestProblem>(&planned)) return ErrorFrom(std::move(*problem));
+  decision.plan = std::get<DecisionJobPlan>(std::move(planned));
+  decision.planned_us = MonotonicUs() - decision.begin_us;
+  decision.input_tokens = decision.plan.input_tokens();
+  decision.diagnostics = request.diagnostics.value_or(settings_.diagnostics);
+  return std::nullopt;
+}
+
+void ArenaDecisionService::Run(std::shared_ptr<Decision> decision) {
+  arena_.metrics().Observe(Histogram::kTokenizeTime, static_cast<uint64_t>(decision->planned_us));
+  const DecisionRequest& request = decision->request;
+  const JobRequest job{decision->plan,
+                       decision->diagnostics || settings_.confidence == ConfidenceRule::kVllm,
+                       SaltHash(request.cache_salt),
+                       static_cast<int32_t>(std::clamp<int64_t>(
+                           request.priority, std::numeric_limits<int32_t>::min(),
+                           std::numeric_limits<int32_t>::max())),
+                       decision->http.received_us + settings_.request_timeout_us,
+                       decision->http.client_gone};
+  client_.Start(job, [this, decision](EngineClient::Outcome outcome) {
+    Reply(*decision, Answered(*decision, std::move(outcome)));
+  });
+}
+
+std::variant<HttpResponse, ApiError> ArenaDecisionService::Answered(Decision& decision,
+                                                                    EngineClient::Outcome outcome) {
+  if (const auto* refusal = std::get_if<JobRefusal>(&outcome)) return FromRefusal(*refusal);
+  const JobResult& result = std::get<JobResult>(outcome);
+  decision.queue_us = result.queue_us;
+  decision.pass_us = result.pass_us;
+  auto scored = Score(decision, result);
+  if (auto* error = std::get_if<ApiError>(&scored)) return std::move(*error);
+  Count(decision, result);
+  ResponseMeta meta;
+  meta.id = DecisionId(decision.request_id, 0);
+  meta.created = time(nullptr);
+  meta.model = settings_.served_names.front();
+  meta.input_tokens = decision.input_tokens;
+  meta.cached_tokens = result.cached_tokens;
+  meta.diagnostics = decision.diagnostics;
+  meta.fields = settings_.fields;
+  HttpResponse response;
+  response.body =
+      WriteDecisionResponse(decision.request, std::get<std::vector<Answer>>(scored), meta);
+  return response;
+}
+
+void ArenaDecisionService::Reply(Decision& decision,
+                                 std::variant<HttpResponse, ApiError> outcome) const {
   HttpResponse response;
   if (const auto* error = std::get_if<ApiError>(&outcome)) {
     response = ErrorResponse(*error);
   } else {
     response = std::get<HttpResponse>(std::move(outcome));
   }
-  response.headers.Set("Server-Timing", timing.Header());
+  response.headers.Set(
+      "Server-Timing",
+      Format("queue;dur=%.3f, tokenise;dur=%.3f, pass;dur=%.3f", Milliseconds(decision.queue_us),
+             Milliseconds(decision.planned_us), Milliseconds(decision.pass_us)));
   if (settings_.log_requests)
-    SYSONE_INFO("%s %s %d, %llu questions, %llu tokens, queue %.1f ms, pass %.1f ms, total %.1f ms",
-                request_id.c_str(), request.peer.c_str(), response.status,
-                static_cast<unsigned long long>(timing.questions),
-                static_cast<unsigned long long>(timing.input_tokens), Milliseconds(timing.queue_us),
-                Milliseconds(timing.pass_us), Milliseconds(MonotonicUs() - timing.begin_us));
-  return response;
-}
-
-std::variant<HttpResponse, ApiError> ArenaDecisionService::TryDecide(const HttpRequest& request,
-                                                                     const std::string& request_id,
-                                                                     Timing& timing) {
-  auto parsed = ParseDecisionRequest(request.body, settings_.limits);
-  if (const auto* problem = std::get_if<RequestProblem>(&parsed)) return ErrorFrom(*problem);
-  const DecisionRequest& decision = std::get<DecisionRequest>(parsed);
-  timing.questions = decision.questions.size();
-  if (!Serves(decision.model)) {
-    ApiError error = ErrorFrom(
-        Status(Code::kNotFound, "model '" + Shown(decision.model) +
-                                    "' is not served here; GET /v1/models lists what is"));
-    error.param = "model";
-    return error;
-  }
-  auto planned = strategy_->Plan(decision);
-  if (const auto* problem = std::get_if<RequestProblem>(&planned)) return ErrorFrom(*problem);
-  const DecisionJobPlan& plan = std::get<DecisionJobPlan>(planned);
-  timing.planned_us = MonotonicUs() - timing.begin_us;
-  timing.input_tokens = plan.input_tokens();
-  arena_.metrics().Observe(Histogram::kTokenizeTime, static_cast<uint64_t>(timing.planned_us));
-
-  const bool diagnostics = decision.diagnostics.value_or(settings_.diagnostics);
-  const JobRequest job{plan,
-                       diagnostics || settings_.confidence == ConfidenceRule::kVllm,
-                       SaltHash(decision.cache_salt),
-                       static_cast<int32_t>(std::clamp<int64_t>(
-                           decision.priority, std::numeric_limits<int32_t>::min(),
-                           std::numeric_limits<int32_t>::max())),
-                       request.received_us + settings_.request_timeout_us,
-                       request.client_gone};
-  auto run = client_.Run(job);
-  if (const auto* refusal = std::get_if<JobRefusal>(&run)) return FromRefusal(*refusal);
-  const JobResult& result = std::get<JobResult>(run);
-  timing.queue_us = result.queue_us;
-  timing.pass_us = result.pass_us;
-
-  auto scored = Score(decision, plan, result);
-  if (auto* error = std::get_if<ApiError>(&scored)) return std::move(*error);
-  Count(decision, plan, result);
-  ResponseMeta meta;
-  meta.id = DecisionId(request_id, 0);
-  meta.created = time(nullptr);
-  meta.model = settings_.served_names.front();
-  meta.input_tokens = timing.input_tokens;
-  meta.cached_tokens = result.cached_tokens;
-  meta.diagnostics = diagnostics;
-  meta.fields = settings_.fields;
-  HttpResponse response;
-  response.body = WriteDecisionResponse(decision, std::get<std::vector<Answer>>(scored), meta);
-  return response;
+    SYSONE_INFO("%s %s %d, %zu questions, %llu tokens, queue %.1f ms, pass %.1f ms, total %.1f ms",
+                decision.request_id.c_str(), decision.http.peer.c_str(), response.status,
+                decision.request.questions.size(),
+                static_cast<unsigned long long>(decision.input_tokens),
+                Milliseconds(decision.queue_us), Milliseconds(decision.pass_us),
+                Milliseconds(MonotonicUs() - decision.begin_us));
+  decision.done(std::move(response));
 }
 
 std::variant<std::vector<Answer>, ApiError> ArenaDecisionService::Score(
-    const DecisionRequest& decision, const DecisionJobPlan& plan, const JobResult& result) const {
+    const Decision& decision, const JobResult& result) const {
   std::vector<Answer> answers;
-  for (size_t i = 0; i < decision.questions.size(); ++i) {
+  for (size_t i = 0; i < decision.request.questions.size(); ++i) {
     const QuestionResult& read = result.questions[i];
-    const LabelReadout readout{read.label_logits, plan.questions[i].label_ids, read.full_head};
-    auto answer = ScoreLabels(decision.questions[i].type, readout, settings_.confidence);
+    const LabelReadout readout{read.label_logits, decision.plan.questions[i].label_ids,
+                               read.full_head};
+    auto answer = ScoreLabels(decision.request.questions[i].type, readout, settings_.confidence);
     if (!answer.ok()) return FromStatus(answer.status());
     answers.push_back(*std::move(answer));
   }
@@ -162,10 +194,9 @@ bool ArenaDecisionService::Serves(const std::string& model) const {
          std::any_of(std::begin(kModelAliases), std::end(kModelAliases), is_it);
 }
 
-void ArenaDecisionService::Count(const DecisionRequest& decision, const DecisionJobPlan& plan,
-                                 const JobResult& result) {
+void ArenaDecisionService::Count(const Decision& decision, const JobResult& result) {
   Metrics metrics = arena_.metrics();
-  for (const Question& question : decision.questions) {
+  for (const Question& question : decision.request.questions) {
     switch (question.type) {
       case QuestionType::kChoice:
         metrics.Add(Counter::kDecisionsChoice);
@@ -178,7 +209,7 @@ void ArenaDecisionService::Count(const DecisionRequest& decision, const Decision
         break;
     }
   }
-  metrics.Add(Counter::kPromptTokens, plan.input_tokens());
+  metrics.Add(Counter::kPromptTokens, decision.input_tokens);
   metrics.Add(Counter::kCachedTokens, result.cached_tokens);
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -42,21 +43,24 @@ class ArenaDecisionService final : public DecisionService {
   ArenaDecisionService(Arena& arena, EngineClient& client, std::unique_ptr<const Strategy> strategy,
                        DecisionSettings settings);
 
-  HttpResponse Decide(const HttpRequest& request, const std::string& request_id) override;
+  void Decide(const HttpRequest& request, const std::string& request_id, Done done) override;
+  bool Quick(const HttpRequest& request) const override;
   std::string ModelsJson() override;
   HealthState Health() override;
   std::string MetricsText() override;
 
  private:
-  struct Timing;
+  struct Decision;
 
-  std::variant<HttpResponse, ApiError> TryDecide(const HttpRequest& request,
-                                                 const std::string& request_id, Timing& timing);
-  std::variant<std::vector<Answer>, ApiError> Score(const DecisionRequest& decision,
-                                                    const DecisionJobPlan& plan,
+  // Checks and plans; an error ends the decision.
+  std::optional<ApiError> Prepare(Decision& decision) const;
+  void Run(std::shared_ptr<Decision> decision);
+  std::variant<HttpResponse, ApiError> Answered(Decision& decision, EngineClient::Outcome outcome);
+  void Reply(Decision& decision, std::variant<HttpResponse, ApiError> outcome) const;
+  std::variant<std::vector<Answer>, ApiError> Score(const Decision& decision,
                                                     const JobResult& result) const;
   bool Serves(const std::string& model) const;
-  void Count(const DecisionRequest& decision, const DecisionJobPlan& plan, const JobResult& result);
+  void Count(const Decision& decision, const JobResult& result);
 
   Arena& arena_;
   EngineClient& client_;

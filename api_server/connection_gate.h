@@ -20,6 +20,9 @@ class ConnectionGate {
   // Each accepted connection: once opened, once closed.
   virtual void Opened() = 0;
   virtual void Closed() = 0;
+  // Each whole request: once begun, once answered.
+  virtual void Begun() {}
+  virtual void Answered() {}
 };
 
 // For an API server that has its socket to itself.

@@ -2,8 +2,7 @@
 #include "api_server/engine_client.h"
 
 #include <algorithm>
-#include <chrono>
-#include <thread>
+#include <utility>
 
 #include "base/clock.h"
 #include "shm_arena/job_layout.h"
@@ -11,10 +10,11 @@
 namespace sysone {
 namespace {
 
-// How often a waiting thread looks whether its client is still there.
-constexpr int64_t kClientCheckUs = 50'000;
+// How often jobs are looked at without a notice: whether their clients are still there, their deadlines have passed, or a
+// notice was lost with its sender.
+constexpr int64_t kSweepUs = 50'000;
 // How often a job that lost its group looks for another while there is none.
-constexpr int64_t kNoGroupPollUs = 5'000;
+constexpr int64_t kNoGroupSweepUs = 5'000;
 // A client that is told to come back without an estimate waits this long.
 constexpr int64_t kDefaultRetryUs = 1'000'000;
 
@@ -36,57 +36,83 @@ JobDemand DemandOf(const DecisionJobPlan& plan) {
   return demand;
 }
 
-// Releases the slot on every way out.
-class ClaimedSlot {
- public:
-  ClaimedSlot(SlotPool& pool, SlotHandle slot) : pool_(pool), slot_(slot) {}
-  ~ClaimedSlot() { pool_.Release(slot_); }
-  ClaimedSlot(const ClaimedSlot&) = delete;
-  ClaimedSlot& operator=(const ClaimedSlot&) = delete;
-
- private:
-  SlotPool& pool_;
-  const SlotHandle slot_;
-};
+JobRefusal TakenAway() { return {Error(Code::kInternal, "the slot was taken from its owner")}; }
 
 }  // namespace
 
-// The board counts the job for as long as this lives.
-struct EngineClient::Placed {
-  GroupId group;
-  OutstandingLoad load;
+// From its slot's claim to its end.
+struct EngineClient::Job {
+  Job(SlotPool& pool_, SlotHandle slot_) : pool(pool_), slot(slot_) {}
+  ~Job() { pool.Release(slot); }  // on every way out
+
+  SlotPool& pool;
+  const SlotHandle slot;
+  JobDemand demand;
+  uint32_t used_bytes = 0;
+  size_t questions = 0;
+  bool full_head = false;
+  int32_t priority = 0;
+  int64_t deadline_us = 0;
+  std::function<bool()> client_gone;
+  Done done;
+  GroupId lost = GroupId::kNone;        // the group that died with the job last
+  GroupId group = GroupId::kNone;       // kNone: waits for one
+  std::optional<OutstandingLoad> load;  // the board counts the job while it is placed
 };
 
-std::variant<JobResult, JobRefusal> EngineClient::Run(const JobRequest& request) {
-  const JobDemand demand = DemandOf(request.plan);
-  auto accepted = Accept(request, demand);
-  if (auto* refusal = std::get_if<JobRefusal>(&accepted)) return std::move(*refusal);
-  const SlotHandle slot = std::get<SlotHandle>(accepted);
-  const ClaimedSlot release(arena_.slots(), slot);
+struct EngineClient::Ended {
+  std::unique_ptr<Job> job;
+  Outcome outcome;
+};
 
-  uint32_t used_bytes = 0;
-  if (Status status = WriteJob(slot, request, ShapeOf(request.plan), &used_bytes); !status.ok())
-    return JobRefusal{status};
-  GroupId lost = GroupId::kNone;
-  for (;;) {
-    auto placed = Place(slot, request, demand, used_bytes, lost);
-    if (!placed.ok()) return JobRefusal{placed.status()};
-    SlotState state;
-    if (Status status = AwaitEnd(slot, request, &state); !status.ok()) return JobRefusal{status};
-    if (state == SlotState::kDone) {
-      auto result = ReadResult(slot, request);
-      if (!result.ok()) return JobRefusal{result.status()};
-      return std::move(result).value();
+EngineClient::EngineClient(Arena& arena, Doorbell& doorbell, WakeSocket& socket,
+                           const AdmissionLimits& limits)
+    : arena_(arena),
+      doorbell_(doorbell),
+      socket_(socket),
+      limits_(limits),
+      notices_(arena.notices()),
+      me_(NoticeReceiver::Of(arena.self())),
+      jobs_(arena.slots().slot_count()) {}
+
+EngineClient::~EngineClient() = default;
+
+void EngineClient::Start(const JobRequest& request, Done done) {
+  const JobDemand demand = DemandOf(request.plan);
+  const JobShape shape = ShapeOf(request.plan);
+  auto accepted = Accept(request, demand, JobBytes(shape));
+  if (auto* refusal = std::get_if<JobRefusal>(&accepted)) return done(std::move(*refusal));
+  auto job = std::make_unique<Job>(arena_.slots(), std::get<SlotHandle>(accepted));
+  if (Status status = WriteJob(job->slot, request, shape, &job->used_bytes); !status.ok())
+    return done(JobRefusal{status});
+  job->demand = demand;
+  job->questions = request.plan.questions.size();
+  job->full_head = request.full_head;
+  job->priority = request.priority;
+  job->deadline_us = request.deadline_us;
+  job->client_gone = request.client_gone;
+  job->done = std::move(done);
+  std::unique_ptr<Job> failed;
+  {
+    const std::lock_guard lock(mutex_);
+    // The first job starts the sweeps; a deadline before the next one brings that forward.
+    if (in_flight_.fetch_add(1, std::memory_order_relaxed) == 0)
+      next_sweep_us_ = MonotonicUs() + kSweepUs;
+    next_sweep_us_ = std::min(next_sweep_us_, request.deadline_us);
+    std::unique_ptr<Job>& place = jobs_[job->slot.index];
+    place = std::move(job);
+    ++unplaced_;
+    if (!Place(*place)) {
+      failed = std::move(place);
+      --unplaced_;
+      in_flight_.fetch_sub(1, std::memory_order_relaxed);
     }
-    // Returned: the group died with the job, which still lies in the slot.
-    if (!arena_.slots().TakeBack(slot))
-      return JobRefusal{Error(Code::kInternal, "the slot was taken from its owner")};
-    lost = placed->group;
   }
+  if (failed) failed->done(TakenAway());
 }
 
 std::variant<SlotHandle, JobRefusal> EngineClient::Accept(const JobRequest& request,
-                                                          const JobDemand& demand) {
+                                                          const JobDemand& demand, size_t bytes) {
   const BoardSnapshot board = arena_.board().Snapshot();
   const auto group = PlaceJob(board, demand, rotation_.load(std::memory_order_relaxed));
   if (!group)
@@ -98,7 +124,7 @@ std::variant<SlotHandle, JobRefusal> EngineClient::Accept(const JobRequest& requ
                                                      : Counter::kAdmissionRejectedQueue);
     return JobRefusal{verdict.status, verdict.retry_after_us};
   }
-  auto slot = arena_.slots().Claim(arena_.self(), JobBytes(ShapeOf(request.plan)));
+  auto slot = arena_.slots().Claim(arena_.self(), bytes);
   if (!slot.ok()) return JobRefusal{slot.status(), kDefaultRetryUs};
   return *slot;
 }
@@ -120,70 +146,115 @@ Status EngineClient::WriteJob(SlotHandle slot, const JobRequest& request, const 
   return {};
 }
 
-Result<EngineClient::Placed> EngineClient::Place(SlotHandle slot, const JobRequest& request,
-                                                 const JobDemand& demand, uint32_t used_bytes,
-                                                 GroupId excluded) {
-  for (;;) {
-    const uint32_t rotation = rotation_.fetch_add(1, std::memory_order_relaxed);
-    if (const auto group = PlaceJob(arena_.board().Snapshot(), demand, rotation, excluded)) {
-      Placed placed{*group, OutstandingLoad(arena_.board(), arena_.self(), *group, demand.tokens)};
-      const PublishOptions publish{MonotonicUs(), request.deadline_us, request.priority,
-                                   used_bytes};
-      if (!arena_.slots().Publish(slot, *group, publish))
-        return Error(Code::kInternal, "the slot was taken from its owner");
-      doorbell_.Ring(*group, slot);
-      return placed;
+// Publishes the job to a group, if there is one; else it stays unplaced. False: the slot is not ours any more.
+bool EngineClient::Place(Job& job) {
+  const uint32_t rotation = rotation_.fetch_add(1, std::memory_order_relaxed);
+  const auto group = PlaceJob(arena_.board().Snapshot(), job.demand, rotation, job.lost);
+  if (!group) {
+    next_sweep_us_ = std::min(next_sweep_us_, MonotonicUs() + kNoGroupSweepUs);
+    return true;
+  }
+  job.load.emplace(arena_.board(), arena_.self(), *group, job.demand.tokens);
+  const PublishOptions publish{MonotonicUs(), job.deadline_us, job.priority, job.used_bytes};
+  if (!arena_.slots().Publish(job.slot, *group, publish)) return false;
+  job.group = *group;
+  --unplaced_;
+  doorbell_.Ring(*group, job.slot);
+  return true;
+}
+
+std::optional<EngineClient::Outcome> EngineClient::StillWanted(const Job& job) const {
+  if (MonotonicUs() >= job.deadline_us)
+    return JobRefusal{Error(Code::kDeadlineExceeded,
+                            "the request was accepted, but not answered before its deadline")};
+  if (job.client_gone && job.client_gone())
+    return JobRefusal{Error(Code::kCancelled, "the client left")};
+  return std::nullopt;
+}
+
+// How the job ended, if it did.
+std::optional<EngineClient::Outcome> EngineClient::Look(Job& job) {
+  const SlotOutcome now = arena_.slots().Look(job.slot);
+  switch (now.state) {
+    case SlotState::kDone: {
+      auto result = ReadResult(job);
+      if (!result.ok()) return JobRefusal{result.status()};
+      return *std::move(result);
     }
-    SYSONE_RETURN_IF_ERROR(StillWanted(request));
-    std::this_thread::sleep_for(std::chrono::microseconds(kNoGroupPollUs));
+    case SlotState::kFailed:
+      if (now.code == Code::kDeadlineExceeded)
+        return JobRefusal{
+            Error(now.code, "the request was accepted, but not answered before its deadline")};
+      return JobRefusal{Error(now.code, "the worker failed the job: %s", CodeName(now.code))};
+    case SlotState::kReturned:  // the group died with the job, which still lies in the slot
+      job.lost = job.group;
+      job.group = GroupId::kNone;
+      job.load.reset();
+      ++unplaced_;
+      if (!arena_.slots().TakeBack(job.slot) || !Place(job)) return TakenAway();
+      return std::nullopt;
+    case SlotState::kClaimed:
+      if (!Place(job)) return TakenAway();
+      return std::nullopt;
+    case SlotState::kReady:
+    case SlotState::kRunning:
+      return std::nullopt;
+    default:
+      return TakenAway();
   }
 }
 
-Status EngineClient::StillWanted(const JobRequest& request) const {
-  if (MonotonicUs() >= request.deadline_us)
-    return Error(Code::kDeadlineExceeded,
-                 "the request was accepted, but not answered before its deadline");
-  if (request.client_gone && request.client_gone())
-    return Error(Code::kCancelled, "the client left");
-  return {};
-}
-
-Status EngineClient::AwaitEnd(SlotHandle slot, const JobRequest& request, SlotState* state) {
-  for (;;) {
-    const int64_t until_us = std::min(request.deadline_us, MonotonicUs() + kClientCheckUs);
-    const WaitResult wait = arena_.slots().Wait(slot, until_us);
-    switch (wait.state) {
-      case SlotState::kDone:
-      case SlotState::kReturned:
-        *state = wait.state;
-        return {};
-      case SlotState::kFailed:
-        if (wait.code == Code::kDeadlineExceeded)
-          return Error(wait.code, "the request was accepted, but not answered before its deadline");
-        return Error(wait.code, "the worker failed the job: %s", CodeName(wait.code));
-      case SlotState::kReady:
-      case SlotState::kRunning:
-        break;
-      default:
-        return Error(Code::kInternal, "the slot was taken from its owner");
-    }
-    SYSONE_RETURN_IF_ERROR(StillWanted(request));
+void EngineClient::LookAt(uint32_t slot, bool sweep, std::vector<Ended>& ended) {
+  std::unique_ptr<Job>& job = jobs_[slot];
+  if (job == nullptr) return;  // a notice of the slot's last job
+  std::optional<Outcome> outcome = Look(*job);
+  if (!outcome && sweep) outcome = StillWanted(*job);
+  if (!outcome) {
+    next_sweep_us_ = std::min(next_sweep_us_, job->deadline_us);
+    return;
   }
+  if (job->group == GroupId::kNone) --unplaced_;
+  in_flight_.fetch_sub(1, std::memory_order_relaxed);
+  ended.push_back({std::move(job), *std::move(outcome)});
 }
 
-Result<JobResult> EngineClient::ReadResult(SlotHandle slot, const JobRequest& request) {
+int64_t EngineClient::Poll() {
+  std::vector<Ended> ended;
+  int64_t next_us = INT64_MAX;
+  {
+    const std::lock_guard lock(mutex_);
+    if (notices_.Any(me_)) {
+      noticed_.clear();
+      notices_.Take(me_, noticed_);
+      for (const uint32_t slot : noticed_) LookAt(slot, false, ended);
+    }
+    if (in_flight() > 0 && MonotonicUs() >= next_sweep_us_) {
+      next_sweep_us_ = MonotonicUs() + (unplaced_ > 0 ? kNoGroupSweepUs : kSweepUs);
+      for (uint32_t slot = 0; slot < jobs_.size(); ++slot) LookAt(slot, true, ended);
+    }
+    if (in_flight() > 0) next_us = next_sweep_us_;
+  }
+  for (Ended& end : ended) {
+    const Done done = std::move(end.job->done);
+    end.job.reset();  // the slot and the place in the queue are free before the client hears of it
+    done(std::move(end.outcome));
+  }
+  return next_us;
+}
+
+Result<JobResult> EngineClient::ReadResult(const Job& job) {
   SYSONE_ASSIGN_OR_RETURN(const JobView view,
-                          JobView::Open(arena_.slots().payload(slot), INT32_MAX));
+                          JobView::Open(arena_.slots().payload(job.slot), INT32_MAX));
   JobResult result;
   result.queue_us = view.queue_us();
   result.pass_us = view.pass_us();
-  result.questions.resize(request.plan.questions.size());
+  result.questions.resize(job.questions);
   for (size_t i = 0; i < result.questions.size(); ++i) {
     const int32_t sequence = static_cast<int32_t>(i);
     const std::span<const float> logits = view.label_logits(sequence);
     const SequenceResult& read = view.result(sequence);
     result.questions[i].label_logits.assign(logits.begin(), logits.end());
-    if (request.full_head)
+    if (job.full_head)
       result.questions[i].full_head = FullHead{read.log_sum_exp, read.argmax_token};
     result.cached_tokens += static_cast<uint64_t>(std::max(read.cached_tokens, 0));
   }

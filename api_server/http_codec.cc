@@ -1,122 +1,80 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "api_server/http_codec.h"
 
+#include <httplib.h>
 #include <time.h>
 
-// Our own limits come first (HttpLimits); the library's must never be the ones that refuse.
-#define CPPHTTPLIB_REQUEST_URI_MAX_LENGTH (1 << 20)
-#define CPPHTTPLIB_MAX_LINE_LENGTH (1 << 21)
-#include <httplib.h>
+#include <algorithm>
+#include <charconv>
 
-#include <cstring>
-
-#include "base/check.h"
+#include "api_server/http_head.h"
 
 namespace sysone {
 namespace {
 
-// A request line to read and a response to collect; never waits.
-class MemoryStream final : public httplib::Stream {
- public:
-  explicit MemoryStream(std::string input) : input_(std::move(input)) {}
+bool HasBody(int status) { return status >= 200 && status != 204 && status != 304; }
 
-  bool is_readable() const override { return read_ < input_.size(); }
-  bool wait_readable() const override { return true; }
-  bool wait_writable() const override { return true; }
-  ssize_t read(char* to, size_t size) override {
-    const size_t count = std::min(size, input_.size() - read_);
-    std::memcpy(to, input_.data() + read_, count);
-    read_ += count;
-    return static_cast<ssize_t>(count);
+void AppendNumber(std::string& out, size_t number) {
+  char digits[24];
+  out.append(digits, std::to_chars(digits, digits + sizeof digits, number).ptr);
+}
+
+// Leaves out a field that would end its line and so split the response.
+void AppendField(std::string& out, std::string_view name, std::string_view value) {
+  constexpr std::string_view kEndsALine("\r\n\0", 3);
+  if (value.find_first_of(kEndsALine) != std::string_view::npos) return;
+  if (name.empty() || !std::all_of(name.begin(), name.end(), IsTokenChar)) return;
+  out.append(name).append(": ").append(value).append("\r\n");
+}
+
+// "Mon, 30 Nov 2026 11:00:00 GMT". Written once a second, because that is all it tells.
+const std::string& DateNow() {
+  thread_local time_t written = 0;
+  thread_local std::string text;
+  const time_t now = time(nullptr);
+  if (now != written) {
+    char date[64];
+    tm parts;
+    gmtime_r(&now, &parts);
+    text.assign(date, strftime(date, sizeof date, "%a, %d %b %Y %H:%M:%S GMT", &parts));
+    written = now;
   }
-  ssize_t write(const char* from, size_t size) override {
-    output_.append(from, size);
-    return static_cast<ssize_t>(size);
-  }
-  void get_remote_ip_and_port(std::string&, int&) const override {}
-  void get_local_ip_and_port(std::string&, int&) const override {}
-  socket_t socket() const override { return INVALID_SOCKET; }
-  time_t duration() const override { return 0; }
-
-  std::string TakeOutput() { return std::move(output_); }
-
- private:
-  const std::string input_;
-  size_t read_ = 0;
-  std::string output_;
-};
+  return text;
+}
 
 }  // namespace
 
-class HttpCodec::Protocol final : public httplib::Server {
- public:
-  Protocol() {
-    set_pre_routing_handler([this](const httplib::Request& request, httplib::Response& response) {
-      Fill(request, response);
-      return HandlerResponse::Handled;
-    });
-    set_post_routing_handler(
-        [this](const httplib::Request&, httplib::Response& response) { FinishHeaders(response); });
+void DecodeTarget(std::string_view target, std::string& path, std::string& query) {
+  const size_t mark = target.find('?');
+  query = mark == std::string_view::npos ? std::string_view() : target.substr(mark + 1);
+  path = target.substr(0, mark);
+  if (path.find('%') != std::string::npos) path = httplib::decode_path_component(path);
+}
+
+std::string WriteResponse(const HttpResponse& response, const ResponseFraming& framing) {
+  constexpr size_t kUsualHead = 512;
+  const bool has_body = HasBody(response.status);
+  std::string out;
+  out.reserve(kUsualHead + (framing.head ? 0 : response.body.size()));
+  out += "HTTP/1.1 ";
+  AppendNumber(out, static_cast<size_t>(response.status));
+  out.append(" ").append(httplib::status_message(response.status)).append("\r\n");
+  for (const auto& [name, value] : response.headers.fields()) AppendField(out, name, value);
+  AppendField(out, "Date", DateNow());
+  if (!framing.keep_alive) {
+    AppendField(out, "Connection", "close");
+  } else if (framing.http_1_0) {
+    AppendField(out, "Connection", "keep-alive");
   }
-
-  std::string Exchange(const HttpHead& head, const Respond& respond) {
-    respond_ = &respond;
-    http_1_0_ = head.http_1_0;
-    // The library only needs to know whether a body is written; with GET it looks for no request
-    // body either.
-    MemoryStream stream((head.method == "HEAD" ? "HEAD " : "GET ") + head.target +
-                        " HTTP/1.1\r\n\r\n");
-    bool closed = false;
-    process_request(stream, "", 0, "", 0, false, closed, nullptr);
-    SYSONE_CHECK(respond_ == nullptr,
-                 "the library refused a request line that our parser let through");
-    return stream.TakeOutput();
+  if (has_body) {
+    AppendField(out, "Content-Type", response.content_type);
+    out += "Content-Length: ";
+    AppendNumber(out, response.body.size());
+    out += "\r\n";
   }
-
- private:
-  void Fill(const httplib::Request& request, httplib::Response& response) {
-    const size_t mark = request.target.find('?');
-    const Respond& respond = *std::exchange(respond_, nullptr);
-    Answer answer =
-        respond(request.path, mark == std::string::npos ? "" : request.target.substr(mark + 1));
-    keep_alive_ = answer.keep_alive;
-    response.status = answer.response.status;
-    for (const auto& [name, value] : answer.response.headers.fields())
-      response.set_header(name, value);
-    if (HasBody(response.status))
-      response.set_content(std::move(answer.response.body), answer.response.content_type);
-  }
-
-  void FinishHeaders(httplib::Response& response) const {
-    for (const char* name : {"Connection", "Keep-Alive", "Accept-Ranges"})
-      response.headers.erase(name);
-    if (!HasBody(response.status)) response.headers.erase("Content-Length");
-    if (!keep_alive_) {
-      response.set_header("Connection", "close");
-    } else if (http_1_0_) {
-      response.set_header("Connection", "keep-alive");
-    }
-    char date[64];
-    const time_t now = time(nullptr);
-    tm parts;
-    gmtime_r(&now, &parts);
-    strftime(date, sizeof date, "%a, %d %b %Y %H:%M:%S GMT", &parts);
-    response.set_header("Date", date);
-  }
-
-  static bool HasBody(int status) { return status >= 200 && status != 204 && status != 304; }
-
-  // Of the exchange that is going on.
-  const Respond* respond_ = nullptr;
-  bool http_1_0_ = false;
-  bool keep_alive_ = true;
-};
-
-HttpCodec::HttpCodec() : protocol_(std::make_unique<Protocol>()) {}
-HttpCodec::~HttpCodec() = default;
-
-std::string HttpCodec::Exchange(const HttpHead& head, const Respond& respond) {
-  return protocol_->Exchange(head, respond);
+  out += "\r\n";
+  if (has_body && !framing.head) out += response.body;
+  return out;
 }
 
 }  // namespace sysone

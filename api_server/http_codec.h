@@ -1,43 +1,27 @@
-// The one place that touches cpp-httplib. Requests were judged by our own strict parser before
-// (http_head.h), so the library is shown a bare request line only: none of its header handling
-// (ranges, percent-decoded values, Expect, WebSocket upgrades, body lengths) can be reached by a
-// client. It decodes the target and writes the response.
+// The one place that touches cpp-httplib. Requests were judged by our own strict parser before (http_head.h), so the library is
+// shown the path of a target only, to decode: none of its header handling (ranges, Expect, WebSocket upgrades, body lengths)
+// can be reached by a client. Responses are written here. Pure.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
-#include <functional>
-#include <memory>
 #include <string>
+#include <string_view>
 
-#include "api_server/http_head.h"
 #include "api_server/http_types.h"
 
 namespace sysone {
 
-// The longest target that the codec takes; HttpLimits::max_target_bytes stays below.
-inline constexpr size_t kMaxCodecTargetBytes = 512u << 10;
+// Takes a target apart: the percent-decoded path, and the query as sent.
+void DecodeTarget(std::string_view target, std::string& path, std::string& query);
 
-// One thread at a time; each pool thread has its own.
-class HttpCodec {
- public:
-  HttpCodec();
-  ~HttpCodec();
-
-  struct Answer {
-    HttpResponse response;
-    bool keep_alive = true;  // false: `Connection: close`
-  };
-  // Gets the percent-decoded path and the raw query; must not throw.
-  using Respond = std::function<Answer(std::string path, std::string query)>;
-
-  // Calls `respond` once and returns its answer as bytes for the wire: no body for HEAD, 204 and
-  // 304.
-  std::string Exchange(const HttpHead& head, const Respond& respond);
-
- private:
-  class Protocol;
-  std::unique_ptr<Protocol> protocol_;
+// What the request says about how its response is written.
+struct ResponseFraming {
+  bool head = false;       // the method was HEAD: no body
+  bool http_1_0 = false;   // keep-alive has to be said
+  bool keep_alive = true;  // false: `Connection: close`
 };
+
+// The bytes for the wire: no body for HEAD, 204 and 304.
+std::string WriteResponse(const HttpResponse& response, const ResponseFraming& framing);
 
 }  // namespace sysone

@@ -9,7 +9,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <iterator>
+#include <optional>
 
+#include "api_server/http_codec.h"
 #include "base/check.h"
 #include "base/clock.h"
 
@@ -22,28 +25,41 @@ constexpr int kReadsPerTurn = 8;
 constexpr size_t kMaxRefusedOpen = 256;
 constexpr int kRetryAfterSeconds = 1;
 
+// Ids of events that are no connection's.
+constexpr uint64_t kMailEvent = 0;
+constexpr uint64_t kSourceEvent = 1;
+
 // True when the client has closed its sending side, or the connection is dead.
 bool PeerClosed(int fd) {
   pollfd state{fd, POLLRDHUP, 0};
   return poll(&state, 1, 0) > 0 && (state.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
 }
 
+ResponseFraming FramingOf(const HttpHead& head, bool keep_alive) {
+  return {head.method == "HEAD", head.http_1_0, keep_alive};
+}
+
 }  // namespace
 
 HttpLoop::HttpLoop(const HttpLimits& limits, HttpHandler handler,
-                   HttpProblemHandler problem_handler, ConnectionGate* gate)
+                   HttpProblemHandler problem_handler, ConnectionGate* gate, LoopWork work)
     : limits_(limits),
       exchange_(limits, std::move(handler), std::move(problem_handler)),
       gate_(gate),
+      work_(std::move(work)),
       epoll_(epoll_create1(EPOLL_CLOEXEC)),
       wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       pool_(std::make_unique<RequestPool>(limits.threads, limits.max_queued_requests)) {
   SYSONE_CHECK(epoll_ && wake_, "epoll and eventfd: %s", std::strerror(errno));
-  epoll_event event{};
-  event.events = EPOLLIN;
-  event.data.u64 = 0;
-  SYSONE_CHECK(epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, wake_.get(), &event) == 0, "epoll_ctl: %s",
-               std::strerror(errno));
+  const auto watch = [this](int fd, uint64_t id) {
+    epoll_event event{};
+    event.events = EPOLLIN;
+    event.data.u64 = id;
+    SYSONE_CHECK(epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) == 0, "epoll_ctl: %s",
+                 std::strerror(errno));
+  };
+  watch(wake_.get(), kMailEvent);
+  if (work_.source != nullptr) watch(work_.source->wake_fd(), kSourceEvent);
   thread_ = std::thread([this] { Run(); });
 }
 
@@ -87,22 +103,13 @@ void HttpLoop::Wake() {
 }
 
 void HttpLoop::Run() {
+  loop_thread_ = std::this_thread::get_id();
   std::array<epoll_event, 128> events;
-  while (!stopping_) {
-    const int count =
-        epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), WaitMs());
-    SYSONE_CHECK(count >= 0 || errno == EINTR, "epoll_wait: %s", std::strerror(errno));
-    for (int i = 0; i < count; ++i) {
-      const uint64_t id = events[static_cast<size_t>(i)].data.u64;
-      if (id == 0) {
-        TakeMail();
-        continue;
-      }
-      // Mail may have closed the connection since the event was collected.
-      const auto found = connections_.find(id);
-      if (found != connections_.end() && found->second->stage != Stage::kHandling)
-        OnReady(*found->second);
-    }
+  while (!stopping_ || calls_ > 0) {
+    const int64_t wake_us = work_.source == nullptr ? INT64_MAX : work_.source->Poll();
+    TakeReplies();
+    for (const epoll_event& event : Sleep(events, std::min(wake_us, NextDeadline())))
+      OnEvent(event);
     ExpireDeadlines();
     if (drain_begun_ && connections_.empty()) {
       const std::lock_guard lock(mail_mutex_);
@@ -112,29 +119,49 @@ void HttpLoop::Run() {
   }
 }
 
-int HttpLoop::WaitMs() const {
-  if (deadlines_.empty()) return -1;
-  const int64_t left_us = deadlines_.begin()->first - MonotonicUs();
-  return static_cast<int>(std::clamp<int64_t>((left_us + 999) / 1000, 0, 60'000));
+// Waits for events, until `wake_us` at the latest, and returns what came.
+std::span<const epoll_event> HttpLoop::Sleep(std::span<epoll_event> events, int64_t wake_us) {
+  int timeout_ms = -1;
+  if (!own_replies_.empty()) {
+    timeout_ms = 0;
+  } else if (wake_us != INT64_MAX) {
+    timeout_ms =
+        static_cast<int>(std::clamp<int64_t>((wake_us - MonotonicUs() + 999) / 1000, 0, 60'000));
+  }
+  const bool asleep = work_.source != nullptr && timeout_ms != 0;
+  if (asleep && !work_.source->FallAsleep()) timeout_ms = 0;
+  const int count =
+      epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), timeout_ms);
+  SYSONE_CHECK(count >= 0 || errno == EINTR, "epoll_wait: %s", std::strerror(errno));
+  if (asleep) work_.source->WakeUp();
+  return events.first(static_cast<size_t>(std::max(count, 0)));
+}
+
+void HttpLoop::OnEvent(const epoll_event& event) {
+  if (event.data.u64 == kMailEvent) return TakeMail();
+  if (event.data.u64 == kSourceEvent) return work_.source->Quieten();  // Poll comes next
+  // Mail may have closed the connection since the event was collected.
+  const auto found = connections_.find(event.data.u64);
+  if (found != connections_.end() && found->second->stage != Stage::kHandling)
+    OnReady(*found->second);
+}
+
+int64_t HttpLoop::NextDeadline() const {
+  return deadlines_.empty() ? INT64_MAX : deadlines_.begin()->first;
 }
 
 void HttpLoop::TakeMail() {
   uint64_t count = 0;
   [[maybe_unused]] const ssize_t got = read(wake_.get(), &count, sizeof count);
   std::vector<Arrival> arrivals;
-  std::vector<uint64_t> done;
   {
     const std::lock_guard lock(mail_mutex_);
     arrivals.swap(arrivals_);
-    done.swap(done_);
+    own_replies_.insert(own_replies_.end(), std::make_move_iterator(replies_.begin()),
+                        std::make_move_iterator(replies_.end()));
+    replies_.clear();
   }
   for (Arrival& arrival : arrivals) Welcome(std::move(arrival));
-  for (const uint64_t id : done) {
-    Connection& connection = *connections_.at(id);
-    connection.served = true;
-    Recount(connection);
-    AfterSend(connection);
-  }
   if (draining_ && !drain_begun_) BeginDrain();
 }
 
@@ -281,51 +308,104 @@ void HttpLoop::AwaitRequest(Connection& connection) {
 void HttpLoop::Dispatch(Connection& connection) {
   SetDeadline(connection, 0);
   connection.stage = Stage::kHandling;
+  connection.keep_alive = connection.reader.head().keep_alive;
   requests_received_.fetch_add(1, std::memory_order_relaxed);
-  if (pool_->Submit([this, &connection](HttpCodec& codec) { HandleOnPool(connection, codec); }))
-    return;
-  connection.stage = Stage::kReading;
+  ++calls_;
+  gate_->Begun();
+  HttpCall call = CallOf(connection);
+  Recount(connection);  // the body is the call's now
+  const bool encoded = call.request().headers.Find("Content-Encoding") != nullptr;
+  if (!encoded && work_.quick(call.request())) {
+    begun_.fetch_add(1, std::memory_order_relaxed);
+    return exchange_.Serve(std::move(call));
+  }
+  const auto shared = std::make_shared<HttpCall>(std::move(call));
+  if (pool_->Submit([this, shared] { ServeOnPool(std::move(*shared)); })) return;
+  requests_refused_.fetch_add(1, std::memory_order_relaxed);
   // The connection ends too: its next one may find a less loaded server.
-  Refuse(connection, {503, "too many requests are waiting; try again later", kRetryAfterSeconds});
+  connection.keep_alive = false;
+  begun_.fetch_add(1, std::memory_order_relaxed);
+  shared->Reply(
+      exchange_.Refusal({503, "too many requests are waiting; try again later", kRetryAfterSeconds},
+                        &shared->request()));
 }
 
-// On a pool thread, which owns the connection until its id is in the mail.
-void HttpLoop::HandleOnPool(Connection& connection, HttpCodec& codec) {
-  const int fd = connection.socket.get();
+HttpCall HttpLoop::CallOf(Connection& connection) {
+  HttpRequest request = RequestExchange::RequestOf(connection.reader.head(), connection.peer);
+  request.body = std::move(connection.reader.body());
+  request.received_us = connection.received_us;
+  const int fd = connection.socket.get();  // stays open until the call is answered
+  request.client_gone = [this, fd] { return stopping_ || PeerClosed(fd); };
+  return {
+      std::move(request),
+      [this, id = connection.id](const HttpRequest& asked, std::optional<HttpResponse> response) {
+        if (!response)
+          response = exchange_.Refusal({500, "the server failed to handle the request"}, &asked);
+        Answer(id, *std::move(response));
+      }};
+}
+
+void HttpLoop::ServeOnPool(HttpCall call) {
+  begun_.fetch_add(1, std::memory_order_relaxed);
   if (stopping_) {
-    connection.keep_alive = false;
-    connection.out = exchange_.Refuse(codec, {503, "the server is stopping", kRetryAfterSeconds},
-                                      &connection.reader.head(), connection.peer);
+    call.Reply(
+        exchange_.Refusal({503, "the server is stopping", kRetryAfterSeconds}, &call.request()));
   } else {
-    connection.out = exchange_.Answer(codec, connection.reader,
-                                      {connection.peer, connection.received_us,
-                                       [this, fd] { return stopping_ || PeerClosed(fd); },
-                                       [this] { return draining_ || stopping_; }},
-                                      connection.keep_alive);
+    exchange_.Serve(std::move(call));
   }
-  connection.sent = 0;
-  TrySend(connection);
+  Wake();  // the handler may have begun what the source is to be asked for
+}
+
+// Any thread. Never sends itself: an answer may come while the connection's request is still being dispatched.
+void HttpLoop::Answer(uint64_t connection, HttpResponse response) {
+  begun_.fetch_sub(1, std::memory_order_relaxed);
+  if (std::this_thread::get_id() == loop_thread_) {
+    own_replies_.push_back({connection, std::move(response)});
+    return;
+  }
   bool first = false;
   {
     const std::lock_guard lock(mail_mutex_);
-    first = done_.empty();
-    done_.push_back(connection.id);
+    first = replies_.empty();
+    replies_.push_back({connection, std::move(response)});
   }
   if (first) Wake();
+}
+
+void HttpLoop::TakeReplies() {
+  std::vector<Reply> replies;
+  replies.swap(own_replies_);
+  for (const Reply& reply : replies) {
+    --calls_;
+    gate_->Answered();
+    Connection& connection = *connections_.at(reply.connection);
+    connection.served = true;
+    connection.keep_alive = connection.keep_alive && !draining_ && !stopping_;
+    connection.out =
+        WriteResponse(reply.response, FramingOf(connection.reader.head(), connection.keep_alive));
+    connection.sent = 0;
+    TrySend(connection);
+    AfterSend(connection);
+  }
 }
 
 // Answers in the handler's place and ends the connection. May destroy it.
 void HttpLoop::Refuse(Connection& connection, const HttpProblem& problem) {
   requests_refused_.fetch_add(1, std::memory_order_relaxed);
-  const HttpHead* head = connection.reader.has_head() ? &connection.reader.head() : nullptr;
-  connection.out = exchange_.Refuse(codec_, problem, head, connection.peer);
+  if (connection.reader.has_head()) {
+    HttpHead& head = connection.reader.head();
+    const HttpRequest request = RequestExchange::RequestOf(head, connection.peer);
+    connection.out = WriteResponse(exchange_.Refusal(problem, &request), FramingOf(head, false));
+  } else {
+    connection.out = WriteResponse(exchange_.Refusal(problem, nullptr), {.keep_alive = false});
+  }
   connection.sent = 0;
   connection.keep_alive = false;
   TrySend(connection);
   AfterSend(connection);
 }
 
-// Sends what the socket takes now. The loop's thread, or the pool thread that owns the connection.
+// Sends what the socket takes now.
 void HttpLoop::TrySend(Connection& connection) {
   while (connection.sent < connection.out.size()) {
     const ssize_t count =

@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "api_server/http_acceptor.h"
-#include "api_server/http_codec.h"
 #include "api_server/http_loop.h"
 #include "base/check.h"
 
@@ -18,9 +17,9 @@ namespace sysone {
 class HttpServer::Impl {
  public:
   Impl(int listen_fd, const HttpLimits& limits, HttpHandler handler,
-       HttpProblemHandler problem_handler, ConnectionGate* gate)
+       HttpProblemHandler problem_handler, ConnectionGate* gate, LoopWork work)
       : limits_(limits),
-        loop_(limits_, std::move(handler), std::move(problem_handler), gate),
+        loop_(limits_, std::move(handler), std::move(problem_handler), gate, std::move(work)),
         acceptor_(listen_fd, limits_.gate_patience_us, gate,
                   [this](UniqueFd socket, std::string peer) {
                     loop_.Add(std::move(socket), std::move(peer));
@@ -53,9 +52,7 @@ HttpServer::~HttpServer() = default;
 Result<std::unique_ptr<HttpServer>> HttpServer::Start(int listen_fd, const HttpLimits& limits,
                                                       HttpHandler handler,
                                                       HttpProblemHandler problem_handler,
-                                                      ConnectionGate* gate) {
-  SYSONE_CHECK(limits.max_target_bytes <= kMaxCodecTargetBytes, "max_target_bytes is above %zu",
-               kMaxCodecTargetBytes);
+                                                      ConnectionGate* gate, LoopWork work) {
   SYSONE_CHECK(limits.threads > 0 && limits.max_connections > 0,
                "a server needs a thread and a connection");
   int listening = 0;
@@ -67,7 +64,7 @@ Result<std::unique_ptr<HttpServer>> HttpServer::Start(int listen_fd, const HttpL
     return Error(Code::kUnavailable, "cannot make the listening socket non-blocking: %s",
                  std::strerror(errno));
   return std::unique_ptr<HttpServer>(new HttpServer(std::make_unique<Impl>(
-      listen_fd, limits, std::move(handler), std::move(problem_handler), gate)));
+      listen_fd, limits, std::move(handler), std::move(problem_handler), gate, std::move(work))));
 }
 
 bool HttpServer::Drain(int64_t deadline_us) { return impl_->Drain(deadline_us); }

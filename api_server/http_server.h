@@ -1,6 +1,7 @@
 // The HTTP/1.1 front of an API server. Bytes come in through one event loop that parks idle
-// connections and collects whole requests under time and size limits; a pool thread is taken only
-// while a request is handled. So thousands of idle or slow clients cost memory, never threads.
+// connections and collects whole requests under time and size limits. It handles requests itself that
+// are little work; others go to a pool thread. Where answers come later (LoopSource), the loop waits for
+// them, too. So thousands of idle, slow or waiting clients cost memory, never threads.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -9,8 +10,10 @@
 #include <memory>
 
 #include "api_server/connection_gate.h"
+#include "api_server/http_call.h"
 #include "api_server/http_limits.h"
 #include "api_server/http_types.h"
+#include "api_server/loop_source.h"
 #include "base/status.h"
 
 namespace sysone {
@@ -18,7 +21,7 @@ namespace sysone {
 // A snapshot for /metrics.
 struct HttpServerStats {
   size_t open_connections = 0;
-  size_t requests_in_handlers = 0;
+  size_t requests_in_handlers = 0;  // begun and not answered
   size_t requests_queued = 0;
   uint64_t connections_accepted = 0;
   uint64_t connections_refused = 0;  // over the cap
@@ -34,9 +37,8 @@ class HttpServer {
   static Result<std::unique_ptr<HttpServer>> Start(int listen_fd, const HttpLimits& limits,
                                                    HttpHandler handler,
                                                    HttpProblemHandler problem_handler,
-                                                   ConnectionGate* gate);
-  // Stops at once: `client_gone` turns true for running handlers, waits for them, closes every
-  // connection.
+                                                   ConnectionGate* gate, LoopWork work = {});
+  // Stops at once: `client_gone` turns true for calls that are not answered, waits until they are, closes every connection.
   ~HttpServer();
 
   HttpServer(const HttpServer&) = delete;

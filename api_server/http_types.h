@@ -61,7 +61,7 @@ struct HttpRequest {
   std::string peer;         // "address:port" of the client, for logs
   int64_t received_us = 0;  // MonotonicUs() at the request's first byte: deadlines count from here
   // True once nobody waits for the answer any more: the client closed (or half-closed) its side, or
-  // the server is being stopped. Any thread, but only until the handler returns. One system call:
+  // the server is being stopped. Any thread, but only until the answer is given. One system call:
   // ask it between steps.
   std::function<bool()> client_gone = [] { return false; };
 };
@@ -73,10 +73,6 @@ struct HttpResponse {
   std::string body;
   std::string content_type = "application/json";
 };
-
-// Runs on a pool thread and may block there. Must return by itself (deadlines are the handler's
-// business).
-using HttpHandler = std::function<HttpResponse(const HttpRequest&)>;
 
 // A request that never reaches the handler.
 struct HttpProblem {

@@ -40,9 +40,8 @@ class NextTokenStrategy : public Strategy {
 
   const LabelSet& labels() const { return labels_; }
 
-  // Whether prompts come from frames, for requests without template arguments of their own: then planning takes time in
-  // proportion to the request's size, and little.
-  bool quick() const { return frames_[0] && frames_[1]; }
+  // When prompts come from frames.
+  bool quick() const override { return frames_[0] && frames_[1]; }
 
  private:
   NextTokenStrategy(std::shared_ptr<const Tokenizer> tokenizer,

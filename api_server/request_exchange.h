@@ -1,46 +1,35 @@
-// From a collected request to the bytes of its response: content encoding, the handler, the codec.
-// Runs on pool threads; problems are also answered by the event loop. Knows no socket.
+// From a collected request to a call of the handler: target, content encoding, and problems on the way. Knows no socket.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstdint>
-#include <functional>
 #include <string>
 
-#include "api_server/http_codec.h"
+#include "api_server/http_call.h"
+#include "api_server/http_head.h"
 #include "api_server/http_limits.h"
 #include "api_server/http_types.h"
-#include "api_server/request_reader.h"
 
 namespace sysone {
 
-struct ExchangeContext {
-  std::string peer;
-  int64_t received_us = 0;
-  std::function<bool()> client_gone;
-  std::function<bool()>
-      closing;  // asked when the response is ready: is the connection to end after it?
-};
-
+// Any thread.
 class RequestExchange {
  public:
   // `limits` outlives the object.
   RequestExchange(const HttpLimits& limits, HttpHandler handler,
                   HttpProblemHandler problem_handler);
 
-  // Answers the complete request in `reader`, whose head and body it uses up. `keep_alive` says how
-  // the response leaves the connection. Any thread with a codec of its own.
-  std::string Answer(HttpCodec& codec, RequestReader& reader, const ExchangeContext& context,
-                     bool& keep_alive) const;
+  // The request that `head` begins, without body; takes the head's headers.
+  static HttpRequest RequestOf(HttpHead& head, const std::string& peer);
 
-  // The response to a request that does not reach the handler and ends its connection; `head` may
-  // be null.
-  std::string Refuse(HttpCodec& codec, const HttpProblem& problem, const HttpHead* head,
-                     const std::string& peer) const;
+  // Undoes the body's content encoding and hands the call to the handler. A handler that throws drops its call.
+  void Serve(HttpCall call) const;
+
+  // The response to a request that does not reach the handler; null when its head is not known.
+  HttpResponse Refusal(const HttpProblem& problem, const HttpRequest* request) const {
+    return problem_handler_(problem, request);
+  }
 
  private:
-  HttpResponse Handle(HttpRequest& request) const;
-
   const HttpLimits& limits_;
   const HttpHandler handler_;
   const HttpProblemHandler problem_handler_;

@@ -46,7 +46,6 @@ size_t RequestPool::queued() const {
 }
 
 void RequestPool::Work() {
-  HttpCodec codec;
   std::unique_lock lock(mutex_);
   while (true) {
     wake_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
@@ -55,7 +54,7 @@ void RequestPool::Work() {
     queue_.pop_front();
     ++running_;
     lock.unlock();
-    job(codec);
+    job();
     lock.lock();
     --running_;
   }

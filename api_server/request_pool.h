@@ -11,13 +11,11 @@
 #include <thread>
 #include <vector>
 
-#include "api_server/http_codec.h"
-
 namespace sysone {
 
 class RequestPool {
  public:
-  using Job = std::function<void(HttpCodec&)>;  // gets its thread's own codec; must not throw
+  using Job = std::function<void()>;  // must not throw
 
   RequestPool(size_t max_threads, size_t max_queued)
       : max_threads_(max_threads), max_queued_(max_queued) {}

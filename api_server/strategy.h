@@ -40,6 +40,9 @@ class Strategy {
   // kInvalidArgument: this model cannot be asked so (too many options, template refuses);
   // kTooLarge: a prompt is longer than the model takes, both numbers in the message.
   virtual OrProblem<DecisionJobPlan> Plan(const DecisionRequest& request) const = 0;
+
+  // Whether planning a request without chat_template_kwargs takes little time, in proportion to its size.
+  virtual bool quick() const = 0;
 };
 
 }  // namespace sysone

@@ -76,6 +76,9 @@ const ServeFlag kFlags[] = {
      "Ranks that share one model. Only 1 in this version.", 1, 64},
     {"--threads", &O::threads, kProcesses, "N",
      "Compute threads of one worker. 0: the machine's cores divided among the groups.", 0, 1024},
+    {"--doorbell", &O::doorbell, kProcesses, "futex|zeromq",
+     "How API servers wake an idle worker: through the shared arena, or with a ZeroMQ message "
+     "(slower; for comparison)."},
     {"--instance-name", &O::instance_name, kProcesses, "NAME",
      "Name of this instance on the machine (letters, digits, - and _). Default: port-PORT."},
     {"--ready-timeout", &O::ready_timeout_s, kProcesses, "SECONDS",

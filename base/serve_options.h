@@ -47,6 +47,7 @@ struct ServeOptions {
   int data_parallel_size = 1;    // worker groups, each with the whole model
   int tensor_parallel_size = 1;  // ranks of one group; only 1 in this version
   int threads = 0;  // compute threads of one worker; 0: the cores divided among the groups
+  std::string doorbell = "futex";  // futex | zeromq: how API servers wake an idle worker
   std::string instance_name;       // names the arena and the lock; "": "port-N"
   double ready_timeout_s = 1800;   // start to ready, all children
   double shutdown_timeout_s = 30;  // SIGTERM to SIGKILL; 0: nothing is waited for

@@ -156,6 +156,7 @@ Result<int> ServeOrFail(InstanceFacts& facts, const ServeEnvironment& environmen
 
   SYSONE_ASSIGN_OR_RETURN(facts.run_dir, PrepareRunDir(environment, facts));
   const RunDir run_dir(facts.run_dir);
+  arena.WakeThrough(facts.run_dir);
   SYSONE_INFO("serving %s as instance '%s' with %s and %s", facts.model_path.c_str(),
               facts.instance.c_str(), Counted(options.api_server_count, "API server").c_str(),
               Counted(options.data_parallel_size, "worker group").c_str());

@@ -54,6 +54,7 @@ LoadBoard Arena::board() const {
 Metrics Arena::metrics() const {
   return {At<MetricsRegion>(*segment_, ArenaRegions::kMetrics), self_};
 }
+NoticeBoard Arena::notices() const { return NoticeBoard(segment_->base()); }
 AcceptRegion* Arena::accept_region() const {
   return At<AcceptRegion>(*segment_, ArenaRegions::kAccept);
 }
@@ -81,6 +82,11 @@ Status Arena::Register(ProcessRole role, uint32_t role_index) {
   lease_.emplace(std::move(lease));
   slots_ = std::make_unique<SlotPool>(segment_->base(), self_);
   return {};
+}
+
+void Arena::WakeThrough(const std::string& run_dir) {
+  waker_ = std::make_unique<ProcessWaker>(run_dir);
+  slots_->SetWaker(waker_.get());
 }
 
 ProcessLease& Arena::lease() {

@@ -35,6 +35,9 @@ class Arena {
   // Takes a line of the process table for this process; once. Afterwards slots() and metrics()
   // count as this process.
   Status Register(ProcessRole role, uint32_t role_index);
+  // From now on slots() wakes owners that sleep on their sockets, which are in `run_dir` (wake_socket.h). Worker and router,
+  // after Register; without it an owner's sweep has to find what ended.
+  void WakeThrough(const std::string& run_dir);
 
   ProcessLease& lease();  // after Register
   ProcessId self() const { return self_; }
@@ -42,6 +45,7 @@ class Arena {
   LoadBoard board() const;
   Metrics metrics() const;
   SlotPool& slots() { return *slots_; }
+  NoticeBoard notices() const;
   AcceptRegion* accept_region() const;
   ArenaHeader* header() const;
   uint64_t bytes() const { return segment_->bytes(); }
@@ -64,6 +68,7 @@ class Arena {
   explicit Arena(std::unique_ptr<Segment> segment);
   std::unique_ptr<Segment> segment_;
   ProcessId self_ = ProcessId::kNone;
+  std::unique_ptr<ProcessWaker> waker_;
   std::unique_ptr<SlotPool> slots_;
   std::optional<ProcessLease> lease_;
 };

@@ -30,7 +30,8 @@ constexpr uint64_t kLayoutHash =
     HashNumbers({kArenaVersion, kMaxProcesses, kMaxGroups, kMaxSlotClasses,
                  // Regions.
                  ArenaRegions::kProcesses, ArenaRegions::kLoadBoard, ArenaRegions::kMetrics,
-                 ArenaRegions::kAccept, ArenaRegions::kSlots,
+                 ArenaRegions::kAccept, ArenaRegions::kNotices, ArenaRegions::kSlots,
+                 offsetof(NoticeLine, sleep),
                  // Header.
                  sizeof(ArenaHeader), offsetof(ArenaHeader, creator),
                  offsetof(ArenaHeader, classes), offsetof(ArenaHeader, hints),

@@ -12,7 +12,11 @@
 //     ├──────────────────────────┤
 //     │ AcceptRegion             │ whose turn it is to accept             (accept_turn.h)
 //     ├──────────────────────────┤
+//     │ NoticeLine × receivers   │ who has notices, who sleeps            (notice_board.h)
+//     ├──────────────────────────┤
 //     │ SlotHeader × slots       │ one line a slot, class after class     (slot_word.h)
+//     ├──────────────────────────┤
+//     │ bits × receivers         │ a bit a slot: look there               (notice_board.h)
 //     ├──────────────────────────┤ 4096-aligned
 //     │ payload, class 0         │ slots × block bytes                    (job_layout.h)
 //     │ payload, class 1 …       │
@@ -30,6 +34,7 @@
 #include "shm_arena/counters.h"
 #include "shm_arena/ids.h"
 #include "shm_arena/load_board.h"
+#include "shm_arena/notice_board.h"
 #include "shm_arena/process_table.h"
 
 namespace sysone {
@@ -99,7 +104,7 @@ struct alignas(128) ArenaHeader {
 // The line of one slot. Only `word` decides who may touch the rest; the other fields are relaxed
 // atomics because a sweep may read them while a slot changes hands, and then discards what it read.
 struct alignas(64) SlotHeader {
-  std::atomic<uint64_t> word;  // SlotWord; its low half is a futex
+  std::atomic<uint64_t> word;  // SlotWord
   std::atomic<uint64_t> publish_sequence;
   std::atomic<int64_t> publish_us;
   std::atomic<int64_t> deadline_us;
@@ -118,7 +123,8 @@ static_assert(std::atomic<uint64_t>::is_always_lock_free &&
 static_assert(std::is_standard_layout_v<ArenaHeader> && std::is_standard_layout_v<SlotHeader> &&
               std::is_standard_layout_v<ProcessTableRegion> &&
               std::is_standard_layout_v<LoadBoardRegion> &&
-              std::is_standard_layout_v<MetricsRegion> && std::is_standard_layout_v<AcceptRegion>);
+              std::is_standard_layout_v<MetricsRegion> && std::is_standard_layout_v<AcceptRegion> &&
+              std::is_standard_layout_v<NoticeLine>);
 
 // ---- where everything is ----
 
@@ -134,7 +140,12 @@ struct ArenaRegions {
   static constexpr uint64_t kLoadBoard = kProcesses + AlignUp(sizeof(ProcessTableRegion), 128);
   static constexpr uint64_t kMetrics = kLoadBoard + AlignUp(sizeof(LoadBoardRegion), 128);
   static constexpr uint64_t kAccept = kMetrics + AlignUp(sizeof(MetricsRegion), 128);
-  static constexpr uint64_t kSlots = kAccept + AlignUp(sizeof(AcceptRegion), 128);
+  static constexpr uint64_t kNotices = kAccept + AlignUp(sizeof(AcceptRegion), 128);
+  static constexpr uint64_t kSlots = kNotices + kNoticeReceivers * sizeof(NoticeLine);
+  // Behind the slot headers.
+  static constexpr uint64_t NoticeBitsOffset(uint32_t slots) {
+    return AlignUp(kSlots + slots * sizeof(SlotHeader), 128);
+  }
 
   std::array<SlotClass, kMaxSlotClasses> classes{};
   uint32_t slots = 0;
@@ -148,7 +159,9 @@ struct ArenaRegions {
       regions.classes[c].block_bytes = config.classes[c].block_bytes;
       regions.slots += config.classes[c].slots;
     }
-    uint64_t offset = AlignUp(kSlots + regions.slots * sizeof(SlotHeader), kPageBytes);
+    uint64_t offset = NoticeBitsOffset(regions.slots) +
+                      kNoticeReceivers * NoticeWords(regions.slots) * sizeof(uint64_t);
+    offset = AlignUp(offset, kPageBytes);
     for (uint32_t c = 0; c < config.class_count; ++c) {
       regions.classes[c].payload_offset = offset;
       offset += config.classes[c].slots * config.classes[c].block_bytes;

@@ -5,26 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/clock.h"
-#include "shm_arena/futex.h"
-
 namespace sysone {
-namespace {
-
-// Looks before sleeping: about 3 µs, less than the price of a futex sleep and wake. Jobs take
-// longer, but a job may be done while its owner was busy.
-constexpr int kSpins = 100;
-// Longest sleep without looking: a waker that dies between its compare-and-swap and its wake costs
-// this much at most.
-constexpr int64_t kLongestParkUs = 500'000;
-
-void Pause() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#endif
-}
-
-}  // namespace
 
 SlotPool::SlotPool(std::byte* base, ProcessId process)
     : base_(base),
@@ -32,6 +13,7 @@ SlotPool::SlotPool(std::byte* base, ProcessId process)
       slots_(reinterpret_cast<SlotHeader*>(base + ArenaRegions::kSlots)),
       board_(reinterpret_cast<LoadBoardRegion*>(base + ArenaRegions::kLoadBoard),
              reinterpret_cast<ProcessTableRegion*>(base + ArenaRegions::kProcesses)),
+      notices_(base),
       metrics_(reinterpret_cast<MetricsRegion*>(base + ArenaRegions::kMetrics), process),
       slot_count_(0),
       class_count_(header_->class_count) {
@@ -122,26 +104,12 @@ bool SlotPool::Publish(SlotHandle handle, GroupId group, const PublishOptions& o
   return true;
 }
 
-WaitResult SlotPool::Wait(SlotHandle handle, int64_t until_us) {
-  SlotHeader& slot = slots_[handle.index];
-  for (int look = 0;; ++look) {
-    const uint64_t raw =
-        slot.word.load(std::memory_order_acquire);  // pairs with the Move in Finish, TakeFromGroup
-    const SlotWord now = SlotWord::Unpack(raw);
-    if (now.generation != handle.generation) return {SlotState::kFree, Code::kOk};
-    if (now.state == SlotState::kFailed) {
-      return {now.state, static_cast<Code>(slot.result_code.load(std::memory_order_relaxed))};
-    }
-    if (now.state != SlotState::kReady && now.state != SlotState::kRunning)
-      return {now.state, Code::kOk};
-    if (look < kSpins) {
-      Pause();
-      continue;
-    }
-    const int64_t now_us = MonotonicUs();
-    if (now_us >= until_us) return {now.state, Code::kOk};
-    FutexWait(&slot.word, static_cast<uint32_t>(raw), std::min(until_us, now_us + kLongestParkUs));
-  }
+SlotOutcome SlotPool::Look(SlotHandle handle) const {
+  const SlotHeader& slot = slots_[handle.index];
+  const SlotWord now = word(handle.index);  // acquire: pairs with the Move in Finish, TakeFromGroup
+  if (now.generation != handle.generation) return {SlotState::kFree, Code::kOk};
+  if (now.state != SlotState::kFailed) return {now.state, Code::kOk};
+  return {now.state, static_cast<Code>(slot.result_code.load(std::memory_order_relaxed))};
 }
 
 bool SlotPool::TakeBack(SlotHandle handle) {
@@ -209,12 +177,16 @@ bool SlotPool::Finish(SlotHandle handle, SlotState state, Code code) {
       slot.result_code.store(static_cast<int32_t>(code), std::memory_order_relaxed);
       Step(SlotStep::kResultFilled);
     }
-    // Pairs with the acquire in Wait: the owner sees results and code.
+    // Pairs with the acquire in Look: the owner sees results and code.
     if (!Move(slot, now, {now.generation, now.owner, now.group, state})) continue;
     Step(SlotStep::kCompleted);
-    FutexWakeAll(&slot.word);
+    Tell(now.owner, handle.index);
     return true;
   }
+}
+
+void SlotPool::Tell(ProcessId owner, uint32_t slot) {
+  if (notices_.Post(NoticeReceiver::Of(owner), slot) && waker_ != nullptr) waker_->Wake(owner);
 }
 
 bool SlotPool::Wanted(SlotHandle handle) const {

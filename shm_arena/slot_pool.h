@@ -19,19 +19,21 @@
 #include "shm_arena/ids.h"
 #include "shm_arena/layout.h"
 #include "shm_arena/load_board.h"
+#include "shm_arena/notice_board.h"
 #include "shm_arena/slot_word.h"
+#include "shm_arena/wake_socket.h"
 
 namespace sysone {
 
 // The places between two steps at which tests stop or kill a process.
 enum class SlotStep : uint32_t {
-  kClaimed,          // Claim: the word is ours, nothing counted yet
-  kPublishFilled,    // Publish: header fields written, not yet READY
-  kPublished,        // Publish: READY, the caller has not rung yet
-  kTaken,            // Take: RUNNING
-  kResultFilled,     // Complete, Fail: code written, not yet DONE
-  kCompleted,        // Complete, Fail: DONE, the owner not yet woken
-  kReturnedUnwoken,  // ReturnGroup: RETURNED, the owner not yet woken
+  kClaimed,         // Claim: the word is ours, nothing counted yet
+  kPublishFilled,   // Publish: header fields written, not yet READY
+  kPublished,       // Publish: READY, the caller has not rung yet
+  kTaken,           // Take: RUNNING
+  kResultFilled,    // Complete, Fail: code written, not yet DONE
+  kCompleted,       // Complete, Fail: DONE, the owner not yet told
+  kReturnedUntold,  // ReturnGroup: RETURNED, the owner not yet told
 };
 
 struct PublishOptions {
@@ -51,9 +53,9 @@ struct SlotInfo {
   uint32_t used_bytes = 0;
 };
 
-struct WaitResult {
-  // kDone, kFailed, kReturned: the wait is over. kReady, kRunning: time ran out. kFree: the slot is
-  // no longer ours (the router took this process for dead).
+struct SlotOutcome {
+  // kDone, kFailed, kReturned: the job has ended, here at least. kReady, kRunning: it has not. kFree: the slot is no longer
+  // ours (the router took this process for dead).
   SlotState state = SlotState::kFree;
   Code code = Code::kOk;  // of kFailed
 };
@@ -69,6 +71,8 @@ class SlotPool {
  public:
   // `base` is the start of a formatted arena; `process` is whose metrics shard counts.
   SlotPool(std::byte* base, ProcessId process);
+  // `waker`, which outlives the pool, wakes owners that sleep on their socket. Before other threads use the pool.
+  void SetWaker(const ProcessWaker* waker) { waker_ = waker; }
 
   // ---- owner (API server) ----
   // A slot of the smallest class that fits `payload_bytes` and has one free, larger classes after
@@ -76,8 +80,8 @@ class SlotPool {
   Result<SlotHandle> Claim(ProcessId owner, size_t payload_bytes);
   // CLAIMED → READY(group). The payload must be complete. Ring the group's doorbell afterwards.
   [[nodiscard]] bool Publish(SlotHandle slot, GroupId group, const PublishOptions& options);
-  // Blocks until the job ended, was returned, or `until_us` (MonotonicUs) passed.
-  WaitResult Wait(SlotHandle slot, int64_t until_us);
+  // What has become of a published job. The owner gets a notice (NoticeBoard) when that changes for good.
+  SlotOutcome Look(SlotHandle slot) const;
   // RETURNED → CLAIMED: the job, still in the payload, may be published to another group.
   [[nodiscard]] bool TakeBack(SlotHandle slot);
   // Gives the slot up in whatever state it is: FREE at once, or ABANDONED while a worker runs it. A
@@ -87,8 +91,7 @@ class SlotPool {
   // ---- worker (rank 0 of the group) ----
   // READY(group) → RUNNING(group). False for a stale or repeated notice.
   [[nodiscard]] bool Take(SlotHandle slot, GroupId group);
-  // RUNNING → DONE | FAILED and wakes the owner; ABANDONED → FREE (returns false: nobody reads the
-  // answer).
+  // RUNNING → DONE | FAILED, and a notice to the owner; ABANDONED → FREE (returns false: nobody reads the answer).
   bool Complete(SlotHandle slot);
   bool Fail(SlotHandle slot, Code code);
   // True while somebody still waits for the answer of this RUNNING slot.
@@ -98,10 +101,10 @@ class SlotPool {
 
   // ---- router ----
   // The group is dead (its processes are gone; kill them first). READY, RUNNING → RETURNED, owners
-  // woken; ABANDONED → FREE. Call again while the group is down: an API server may publish from an
+  // told; ABANDONED → FREE. Call again while the group is down: an API server may publish from an
   // old snapshot. Returns the number of slots returned or freed.
   uint32_t ReturnGroup(GroupId group);
-  // Nobody serves the group now: READY → RETURNED, owners woken. Safe even if a worker turns up
+  // Nobody serves the group now: READY → RETURNED, owners told. Safe even if a worker turns up
   // meanwhile.
   uint32_t ReturnReady(GroupId group);
   // The process is dead. CLAIMED, READY, DONE, FAILED, RETURNED → FREE; RUNNING → ABANDONED.
@@ -127,6 +130,7 @@ class SlotPool {
   static bool Move(SlotHeader& slot, SlotWord from, SlotWord to);
   static bool Free(SlotHeader& slot, SlotWord from);
   bool Finish(SlotHandle handle, SlotState state, Code code);
+  void Tell(ProcessId owner, uint32_t slot);
   uint32_t TakeFromGroup(GroupId group, bool worker_is_dead);
   void Step(SlotStep step) const {
     if (hook_ != nullptr) [[unlikely]]
@@ -138,6 +142,8 @@ class SlotPool {
   ArenaHeader* header_;
   SlotHeader* slots_;
   LoadBoard board_;
+  NoticeBoard notices_;
+  const ProcessWaker* waker_ = nullptr;
   mutable Metrics metrics_;
   uint32_t slot_count_;
   uint32_t class_count_;

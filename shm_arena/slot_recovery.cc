@@ -1,7 +1,6 @@
 // What the router does with the slots of dead groups and dead owners, and the count of slots in
 // use.
 // SPDX-License-Identifier: Apache-2.0
-#include "shm_arena/futex.h"
 #include "shm_arena/slot_pool.h"
 
 namespace sysone {
@@ -25,18 +24,18 @@ uint32_t SlotPool::TakeFromGroup(GroupId group, bool worker_is_dead) {
         // Case 1: the owner waits. It places the job again; it alone may touch the payload.
         if (!Move(slot, now, {now.generation, now.owner, GroupId::kNone, SlotState::kReturned}))
           continue;
-        Step(SlotStep::kReturnedUnwoken);
+        Step(SlotStep::kReturnedUntold);
         metrics_.Add(Counter::kSlotsReturned);
         ++count;
-        FutexWakeAll(&slot.word);
+        Tell(now.owner, index);
       } else if (worker_is_dead && now.state == SlotState::kAbandoned) {
         // Case 2: nobody waits, and the worker that was to free it is gone.
         if (!Free(slot, now)) continue;
         metrics_.Add(Counter::kSlotsReclaimed);
         ++count;
       } else if (worker_is_dead) {
-        // Case 3: answered, but the worker may have died before its wake.
-        FutexWakeAll(&slot.word);
+        // Case 3: answered, but the worker may have died before it told the owner.
+        Tell(now.owner, index);
       }
       break;
     }

@@ -3,7 +3,6 @@
 //
 //   63            32 31     24 23     16 15              0
 //  |   generation   |  owner  |  group  |     state      |
-//                   '------- futex word (low 32) --------'
 //
 //   FREE ─claim▶ CLAIMED ─publish▶ READY(g) ─take▶ RUNNING(g) ─complete▶ DONE(g)   ─release▶ FREE
 //                   ▲                 │               │ └──────fail────▶ FAILED(g) ─release▶ FREE
@@ -15,7 +14,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <bit>
 #include <cstdint>
 
 #include "shm_arena/ids.h"
@@ -54,8 +52,6 @@ struct SlotWord {
   friend bool operator==(const SlotWord&, const SlotWord&) = default;
 };
 
-static_assert(std::endian::native == std::endian::little,
-              "the futex word is the low half, at the word's own address");
 static_assert(Index(ProcessId::kNone) < 256 && kMaxProcesses <= 255, "an owner fits 8 bits");
 static_assert(Index(GroupId::kNone) < 256 && kMaxGroups <= 255, "a group fits 8 bits");
 

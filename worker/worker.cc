@@ -10,6 +10,7 @@
 #include "model/model_files.h"
 #include "shm_arena/arena.h"
 #include "shm_arena/doorbell.h"
+#include "shm_arena/group_bell.h"
 #include "shm_arena/heartbeat.h"
 #include "shm_arena/router_watch.h"
 #include "worker/decoder.h"
@@ -98,13 +99,17 @@ Status RunWorker(const ServeOptions& options) {
   const GroupId group{static_cast<uint32_t>(options.role_index)};
   SYSONE_ASSIGN_OR_RETURN(Arena arena, Arena::Attach(options.instance_name, kAttachWaitUs));
   SYSONE_RETURN_IF_ERROR(arena.Register(ProcessRole::kWorker, Index(group)));
+  arena.WakeThrough(options.run_dir);
   const RouterWatch watch(arena, options.instance_name, options.run_dir);
   Heartbeat heartbeat(arena);
   arena.lease().SetPhase(ProcessPhase::kLoading);
   SYSONE_ASSIGN_OR_RETURN(LoadedModel model, LoadModel(options, arena.lease()));
   WarmUp(*model.decoder);
-  SYSONE_ASSIGN_OR_RETURN(const std::unique_ptr<DoorbellListener> doorbell,
-                          DoorbellListener::Bind(options.run_dir, group));
+  std::unique_ptr<DoorbellListener> socket;
+  if (options.doorbell == "zeromq") {
+    SYSONE_ASSIGN_OR_RETURN(socket, DoorbellListener::Bind(options.run_dir, group));
+  }
+  const auto doorbell = MakeGroupListener(arena, group, std::move(socket));
 
   EngineOptions engine_options;
   engine_options.group = group;

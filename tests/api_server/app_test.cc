@@ -18,14 +18,16 @@ namespace {
 
 class FakeService final : public DecisionService {
  public:
-  HttpResponse Decide(const HttpRequest& request, const std::string& request_id) override {
+  void Decide(const HttpRequest& request, const std::string& request_id, Done done) override {
     HttpResponse response;
     response.body = R"({"id": "decision-)" + request_id + R"(", "bytes": )" +
                     std::to_string(request.body.size()) + "}";
     if (!timing.empty()) response.headers.Set("Server-Timing", timing);
     response.status = status;
-    return response;
+    if (!later) return done(std::move(response));
+    held = [done, response] { done(response); };
   }
+  bool Quick(const HttpRequest& request) const override { return request.body.size() < 10; }
   std::string ModelsJson() override { return R"({"models": []})"; }
   HealthState Health() override { return health; }
   std::string MetricsText() override { return "sysone_up 1\n"; }
@@ -33,6 +35,8 @@ class FakeService final : public DecisionService {
   HealthState health{true, true, ""};
   std::string timing;
   int status = 200;
+  bool later = false;  // keep the answer back
+  std::function<void()> held;
 };
 
 HttpRequest Request(std::string method, std::string path,
@@ -53,16 +57,31 @@ std::string Header(const HttpResponse& response, std::string_view name) {
   return value == nullptr ? "(none)" : *value;
 }
 
+// An app whose answers are there when Handle returns.
+class SyncApp : public App {
+ public:
+  using App::App;
+  HttpResponse Handle(HttpRequest request) {
+    HttpResponse answer;
+    answer.status = 0;
+    App::Handle(
+        HttpCall(std::move(request), [&](const HttpRequest&, std::optional<HttpResponse> response) {
+          if (response) answer = std::move(*response);
+        }));
+    return answer;
+  }
+};
+
 class AppTest : public ::testing::Test {
  protected:
-  App Make() {
+  SyncApp Make() {
     AppOptions options;
     options.api_keys = keys_;
     options.cors = cors_;
     options.observe = [this](const Served& served) {
       seen_.push_back(std::string(served.route) + " " + std::to_string(served.status));
     };
-    return App(std::move(options), &service_);
+    return SyncApp(std::move(options), &service_);
   }
 
   FakeService service_;
@@ -71,8 +90,36 @@ class AppTest : public ::testing::Test {
   std::vector<std::string> seen_;
 };
 
+TEST_F(AppTest, ADecisionMayBeAnsweredLater) {
+  SyncApp app = Make();
+  service_.later = true;
+  HttpResponse answer;
+  int answers = 0;
+  app.App::Handle(
+      HttpCall(Request("POST", "/v1/systemone", {kJson, {"X-Request-Id", "late"}}, "{}"),
+               [&](const HttpRequest& request, std::optional<HttpResponse> response) {
+                 EXPECT_EQ(request.body, "{}");
+                 if (response) answer = std::move(*response);
+                 ++answers;
+               }));
+  EXPECT_EQ(answers, 0);
+  EXPECT_TRUE(seen_.empty());
+  service_.held();
+  EXPECT_EQ(answers, 1);
+  EXPECT_EQ(answer.status, 200);
+  EXPECT_EQ(Header(answer, "X-Request-Id"), "late");
+  EXPECT_EQ(seen_, std::vector<std::string>{"/v1/systemone 200"});
+}
+
+TEST_F(AppTest, OnlyDecisionsMayBeTooMuchForTheLoop) {
+  const SyncApp app = Make();
+  EXPECT_TRUE(app.Quick(Request("POST", "/v1/systemone", {kJson}, "{}")));
+  EXPECT_FALSE(app.Quick(Request("POST", "/v1/systemone", {kJson}, std::string(100, ' '))));
+  EXPECT_TRUE(app.Quick(Request("GET", "/health")));
+}
+
 TEST_F(AppTest, HandsDecisionsToTheService) {
-  App app = Make();
+  SyncApp app = Make();
   const HttpResponse response =
       app.Handle(Request("POST", "/v1/systemone", {kJson, {"X-Request-Id", "abc 1"}}, "{}"));
   EXPECT_EQ(response.status, 200);
@@ -86,14 +133,14 @@ TEST_F(AppTest, HandsDecisionsToTheService) {
 
 TEST_F(AppTest, AddsTheTotalToTheServicesTiming) {
   service_.timing = "queue;dur=1.000";
-  App app = Make();
+  SyncApp app = Make();
   const std::string timing =
       Header(app.Handle(Request("POST", "/v1/systemone", {kJson})), "Server-Timing");
   EXPECT_TRUE(timing.starts_with("queue;dur=1.000, total;dur=")) << timing;
 }
 
 TEST_F(AppTest, ServesWhatIsRead) {
-  App app = Make();
+  SyncApp app = Make();
   EXPECT_EQ(app.Handle(Request("GET", "/v1/models")).body, R"({"models": []})");
   EXPECT_EQ(app.Handle(Request("GET", "/metrics")).body, "sysone_up 1\n");
   EXPECT_EQ(app.Handle(Request("GET", "/metrics")).content_type,
@@ -103,7 +150,7 @@ TEST_F(AppTest, ServesWhatIsRead) {
 }
 
 TEST_F(AppTest, NamesTheMethodsThatAPathTakes) {
-  App app = Make();
+  SyncApp app = Make();
   for (const char* method : {"GET", "HEAD", "PUT", "DELETE", "TRACE", "OPTIONS", "ODD"}) {
     const HttpResponse response = app.Handle(Request(method, "/v1/systemone", {kJson}));
     EXPECT_EQ(response.status, 405) << method;
@@ -115,7 +162,7 @@ TEST_F(AppTest, NamesTheMethodsThatAPathTakes) {
 }
 
 TEST_F(AppTest, KnowsNoOtherPaths) {
-  App app = Make();
+  SyncApp app = Make();
   for (const std::string path :
        {"/", "", "*", "/v1", "/v1/systemone/", "//v1/systemone", "/health\n", "/\xff\xfe"}) {
     const HttpResponse response = app.Handle(Request("POST", path, {kJson}));
@@ -126,7 +173,7 @@ TEST_F(AppTest, KnowsNoOtherPaths) {
 }
 
 TEST_F(AppTest, TakesJsonInAnySpellingAndNothingElse) {
-  App app = Make();
+  SyncApp app = Make();
   for (const char* good : {"application/json", "Application/JSON",
                            "application/json; charset=utf-8", "application/json ;x"})
     EXPECT_EQ(app.Handle(Request("POST", "/v1/systemone", {{"Content-Type", good}})).status, 200)
@@ -141,7 +188,7 @@ TEST_F(AppTest, TakesJsonInAnySpellingAndNothingElse) {
 
 TEST_F(AppTest, ChecksTheKeyBeforeAnythingElse) {
   keys_ = {"right"};
-  App app = Make();
+  SyncApp app = Make();
   const HttpResponse missing = app.Handle(Request("POST", "/v1/systemone"));
   EXPECT_EQ(missing.status, 403);
   const HttpResponse wrong =
@@ -157,7 +204,7 @@ TEST_F(AppTest, ChecksTheKeyBeforeAnythingElse) {
 
 TEST_F(AppTest, ChecksTheKeyBeforeWhatTheServerFound) {
   keys_ = {"right"};
-  App app = Make();
+  SyncApp app = Make();
   const HttpRequest without = Request("POST", "/v1/systemone");
   const HttpRequest with =
       Request("POST", "/v1/systemone", {{"Authorization", "Bearer right"}, {"X-Request-Id", "r"}});
@@ -169,7 +216,7 @@ TEST_F(AppTest, ChecksTheKeyBeforeWhatTheServerFound) {
 }
 
 TEST_F(AppTest, AnswersProblemsWithoutAHead) {
-  App app = Make();
+  SyncApp app = Make();
   const HttpResponse response = app.HandleProblem({503, "too many connections", 3}, nullptr);
   EXPECT_EQ(response.status, 503);
   EXPECT_EQ(Header(response, "Retry-After"), "3");
@@ -180,7 +227,7 @@ TEST_F(AppTest, AnswersProblemsWithoutAHead) {
 }
 
 TEST_F(AppTest, ReportsHealthAndReadinessApart) {
-  App app = Make();
+  SyncApp app = Make();
   service_.health = {true, false, "1 of 2 groups is up"};
   EXPECT_EQ(app.Handle(Request("GET", "/health")).status, 200);
   const HttpResponse ready = app.Handle(Request("GET", "/ready"));
@@ -192,7 +239,7 @@ TEST_F(AppTest, ReportsHealthAndReadinessApart) {
 }
 
 TEST_F(AppTest, RefusesNewDecisionsWhileDraining) {
-  App app = Make();
+  SyncApp app = Make();
   app.StartDraining();
   const HttpResponse response = app.Handle(Request("POST", "/v1/systemone", {kJson}));
   EXPECT_EQ(response.status, 503);
@@ -206,7 +253,7 @@ TEST_F(AppTest, AppliesTheOriginRulesToErrorsToo) {
   Result<Cors> cors = Cors::Make({.origins = {"https://a.example"}});
   ASSERT_TRUE(cors.ok());
   cors_ = *std::move(cors);
-  App app = Make();
+  SyncApp app = Make();
   const HttpHeaders::Field origin{"Origin", "https://a.example"};
   EXPECT_EQ(
       Header(app.Handle(Request("POST", "/v1/systemone", {origin})), "Access-Control-Allow-Origin"),
@@ -248,13 +295,13 @@ class AppOverHttp : public AppTest {};
 
 TEST_F(AppOverHttp, EveryAnswerHasAnId) {
   keys_ = {"right"};
-  App app = Make();
+  SyncApp app = Make();
   Listener listener = ListenOnLoopback();
   HttpLimits limits;
   limits.max_request_bytes = 1000;
   OpenGate gate;
   auto server = HttpServer::Start(
-      listener.socket.get(), limits, [&](const HttpRequest& r) { return app.Handle(r); },
+      listener.socket.get(), limits, [&](HttpCall call) { app.App::Handle(std::move(call)); },
       [&](const HttpProblem& p, const HttpRequest* h) { return app.HandleProblem(p, h); }, &gate);
   ASSERT_TRUE(server.ok());
   const std::string key = "Authorization: Bearer right\r\n";

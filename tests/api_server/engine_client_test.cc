@@ -2,6 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "api_server/engine_client.h"
 
+#include <poll.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <filesystem>
 #include <future>
 #include <mutex>
 #include <thread>
@@ -12,7 +18,7 @@
 namespace sysone {
 namespace {
 
-using Outcome = std::variant<JobResult, JobRefusal>;
+using Outcome = EngineClient::Outcome;
 
 class FakeDoorbell : public Doorbell {
  public:
@@ -31,12 +37,65 @@ DecisionJobPlan Plan(TokenId first = 10) {
   return plan;
 }
 
+// A client and the loop that polls it, as the HTTP server's does.
+class LoopedClient {
+ public:
+  LoopedClient(Arena& arena, Doorbell& bell, const AdmissionLimits& limits,
+               const std::string& folder)
+      : socket_(*WakeSocket::Bind(folder, arena.self())),
+        client_(arena, bell, socket_, limits),
+        wake_(eventfd(0, EFD_NONBLOCK)),
+        loop_([this] { Loop(); }) {}
+  ~LoopedClient() {
+    EXPECT_EQ(client_.in_flight(), 0u);
+    stop_ = true;
+    Wake();
+    loop_.join();
+    close(wake_);
+  }
+
+  std::future<Outcome> Begin(const JobRequest& request) {
+    const auto promise = std::make_shared<std::promise<Outcome>>();
+    client_.Start(request, [promise](Outcome outcome) { promise->set_value(std::move(outcome)); });
+    Wake();
+    return promise->get_future();
+  }
+  Outcome Run(const JobRequest& request) { return Begin(request).get(); }
+
+ private:
+  void Wake() {
+    const uint64_t one = 1;
+    EXPECT_EQ(write(wake_, &one, sizeof one), static_cast<ssize_t>(sizeof one));
+  }
+  void Loop() {
+    while (!stop_) {
+      const int64_t next_us = client_.Poll();
+      pollfd fds[] = {{client_.wake_fd(), POLLIN, 0}, {wake_, POLLIN, 0}};
+      const int64_t wait_us = std::clamp<int64_t>(next_us - MonotonicUs(), 0, 60'000'000);
+      poll(fds, 2, client_.FallAsleep() ? static_cast<int>((wait_us + 999) / 1000) : 0);
+      client_.WakeUp();
+      if (fds[0].revents != 0) client_.Quieten();
+      uint64_t count;
+      [[maybe_unused]] const ssize_t got = read(wake_, &count, sizeof count);
+    }
+  }
+
+  WakeSocket socket_;
+  EngineClient client_;
+  const int wake_;
+  std::atomic<bool> stop_ = false;
+  std::thread loop_;
+};
+
 class EngineClientTest : public testing::Test {
  protected:
   EngineClientTest() : arena_(Arena::InMemory(SmallConfig(4, 2))) {
+    EXPECT_NE(mkdtemp(folder_), nullptr);
     EXPECT_TRUE(arena_.Register(ProcessRole::kApiServer, 0).ok());
+    arena_.WakeThrough(folder_);
     GroupUp(kGroup0);
   }
+  ~EngineClientTest() override { std::filesystem::remove_all(folder_); }
   // Every way a request can end leaves nothing behind.
   void TearDown() override {
     EXPECT_EQ(arena_.slots().InUse(), 0u);
@@ -60,8 +119,11 @@ class EngineClientTest : public testing::Test {
   JobRequest Request(int64_t deadline_us = Soon()) const {
     return {plan_, false, 0, 0, deadline_us, [this] { return client_gone_.load(); }};
   }
-  std::future<Outcome> Start(EngineClient& client, const JobRequest& request) {
-    return std::async(std::launch::async, [&client, request] { return client.Run(request); });
+  LoopedClient Client(const AdmissionLimits& limits = {}) {
+    return {arena_, bell_, limits, folder_};
+  }
+  std::future<Outcome> Start(LoopedClient& client, const JobRequest& request) {
+    return client.Begin(request);
   }
 
   // Waits for a job at either group, and takes it as its worker would.
@@ -111,6 +173,7 @@ class EngineClientTest : public testing::Test {
     EXPECT_EQ(result.questions[1].label_logits, (std::vector<float>{base + 34}));
   }
 
+  char folder_[32] = "/tmp/sysone-client-XXXXXX";
   Arena arena_;
   FakeDoorbell bell_;
   const DecisionJobPlan plan_ = Plan();
@@ -118,7 +181,7 @@ class EngineClientTest : public testing::Test {
 };
 
 TEST_F(EngineClientTest, AJobArrivesAsPlannedAndItsResultsComeBack) {
-  EngineClient client(arena_, bell_, {});
+  LoopedClient client = Client();
   JobRequest request = Request();
   request.full_head = true;
   request.cache_salt_hash = 77;
@@ -153,7 +216,7 @@ TEST_F(EngineClientTest, AJobArrivesAsPlannedAndItsResultsComeBack) {
 }
 
 TEST_F(EngineClientTest, WithoutTheFullHeadNoneIsMadeUp) {
-  EngineClient client(arena_, bell_, {});
+  LoopedClient client = Client();
   auto run = Start(client, Request());
   const auto slot = TakeNext(kGroup0);
   ASSERT_TRUE(slot);
@@ -165,7 +228,7 @@ TEST_F(EngineClientTest, WithoutTheFullHeadNoneIsMadeUp) {
 }
 
 TEST_F(EngineClientTest, ADeadlineEndsTheWaitWhetherTheJobRunsOrNot) {
-  EngineClient client(arena_, bell_, {});
+  LoopedClient client = Client();
   EXPECT_EQ(RefusalOf(client.Run(Request(MonotonicUs() + 20'000))), Code::kDeadlineExceeded);
   EXPECT_EQ(arena_.slots().InUse(), 0u);
 
@@ -179,7 +242,7 @@ TEST_F(EngineClientTest, ADeadlineEndsTheWaitWhetherTheJobRunsOrNot) {
 }
 
 TEST_F(EngineClientTest, WhatTheWorkerFailsIsReportedWithItsCode) {
-  EngineClient client(arena_, bell_, {});
+  LoopedClient client = Client();
   for (const Code code : {Code::kDeadlineExceeded, Code::kInternal, Code::kTooLarge}) {
     auto run = Start(client, Request());
     const auto slot = TakeNext(kGroup0);
@@ -190,7 +253,7 @@ TEST_F(EngineClientTest, WhatTheWorkerFailsIsReportedWithItsCode) {
 }
 
 TEST_F(EngineClientTest, AClientThatLeavesFreesItsSlot) {
-  EngineClient client(arena_, bell_, {});
+  LoopedClient client = Client();
   client_gone_ = true;
   EXPECT_EQ(RefusalOf(client.Run(Request())), Code::kCancelled);
   EXPECT_EQ(arena_.slots().InUse(), 0u);
@@ -207,7 +270,7 @@ TEST_F(EngineClientTest, AClientThatLeavesFreesItsSlot) {
 
 TEST_F(EngineClientTest, AJobWhoseGroupDiesIsAnsweredByAnother) {
   GroupUp(kGroup1);
-  EngineClient client(arena_, bell_, {});
+  LoopedClient client = Client();
   for (const bool running : {false, true}) {
     auto run = Start(client, Request());
     const GroupId lost = GroupWithAJob();
@@ -229,7 +292,7 @@ TEST_F(EngineClientTest, AJobWhoseGroupDiesIsAnsweredByAnother) {
 
 TEST_F(EngineClientTest, TheGroupThatLostAJobIsTheLastToGetItAgain) {
   GroupUp(kGroup1);
-  EngineClient client(arena_, bell_, {});
+  LoopedClient client = Client();
   for (int repeat = 0; repeat < 4; ++repeat) {  // ties rotate, so chance would not pass this
     auto run = Start(client, Request());
     const GroupId lost = GroupWithAJob();
@@ -242,7 +305,7 @@ TEST_F(EngineClientTest, TheGroupThatLostAJobIsTheLastToGetItAgain) {
 }
 
 TEST_F(EngineClientTest, AJobWhoseOnlyGroupDiesWaitsForItToComeBack) {
-  EngineClient client(arena_, bell_, {});
+  LoopedClient client = Client();
   auto run = Start(client, Request());
   ASSERT_TRUE(TakeNext(kGroup0));
   GroupDies(kGroup0);
@@ -261,7 +324,7 @@ TEST_F(EngineClientTest, AJobWhoseOnlyGroupDiesWaitsForItToComeBack) {
 
 TEST_F(EngineClientTest, WithoutAGroupTheRequestIsRefusedAtOnce) {
   GroupDies(kGroup0);
-  EngineClient client(arena_, bell_, {});
+  LoopedClient client = Client();
   const Outcome outcome = client.Run(Request());
   EXPECT_EQ(RefusalOf(outcome), Code::kUnavailable);
   EXPECT_GT(RetryOf(outcome), 0);
@@ -270,7 +333,7 @@ TEST_F(EngineClientTest, WithoutAGroupTheRequestIsRefusedAtOnce) {
 
 TEST_F(EngineClientTest, AFullQueueRefusesTheNextRequestAndTellsWhenToComeBack) {
   for (const AdmissionLimits& limits : {AdmissionLimits{1, 0}, AdmissionLimits{0, 11}}) {
-    EngineClient client(arena_, bell_, limits);
+    LoopedClient client = Client(limits);
     const uint64_t refused = arena_.metrics().Total(Counter::kAdmissionRejectedQueue);
     auto run = Start(client, Request());
     const auto slot = TakeNext(kGroup0);
@@ -285,7 +348,7 @@ TEST_F(EngineClientTest, AFullQueueRefusesTheNextRequestAndTellsWhenToComeBack) 
 }
 
 TEST_F(EngineClientTest, ADeadlineThatTheQueueCannotMeetIsRefusedAtOnce) {
-  EngineClient client(arena_, bell_, {});
+  LoopedClient client = Client();
   arena_.board().RecordBatch(kGroup0, 1, 1, 1'000'000);  // one token a second
   auto run = Start(client, Request());
   const auto slot = TakeNext(kGroup0);
@@ -299,7 +362,7 @@ TEST_F(EngineClientTest, ADeadlineThatTheQueueCannotMeetIsRefusedAtOnce) {
 }
 
 TEST_F(EngineClientTest, AFullArenaPushesBackAndALargerJobThanAnyBlockIsTooLarge) {
-  EngineClient client(arena_, bell_, {});
+  LoopedClient client = Client();
   std::vector<SlotHandle> taken;
   while (arena_.slots().InUse() < arena_.slots().slot_count())
     taken.push_back(*arena_.slots().Claim(arena_.self(), 1));
@@ -318,7 +381,7 @@ TEST_F(EngineClientTest, AFullArenaPushesBackAndALargerJobThanAnyBlockIsTooLarge
 }
 
 TEST_F(EngineClientTest, ASlotThatTheRouterTookBackEndsTheWait) {
-  EngineClient client(arena_, bell_, {});
+  LoopedClient client = Client();
   auto run = Start(client, Request());
   EXPECT_EQ(GroupWithAJob(), kGroup0);
   arena_.slots().ReclaimOwner(arena_.self());
@@ -327,7 +390,7 @@ TEST_F(EngineClientTest, ASlotThatTheRouterTookBackEndsTheWait) {
 
 TEST_F(EngineClientTest, ManyAtOnceEachGetTheirOwnAnswerWhileGroupsComeAndGo) {
   GroupUp(kGroup1);
-  EngineClient client(arena_, bell_, {});
+  LoopedClient client = Client();
   std::atomic<bool> stop = false;
   std::mutex group_mutex[2];  // a worker does not touch a slot once its group is dead
   std::vector<std::thread> threads;
@@ -375,6 +438,31 @@ TEST_F(EngineClientTest, ManyAtOnceEachGetTheirOwnAnswerWhileGroupsComeAndGo) {
   EXPECT_GE(returned(), kReturned);
   stop = true;
   for (std::thread& thread : threads) thread.join();
+}
+
+TEST_F(EngineClientTest, AnAnswerWhoseNoticeWasLostIsFoundAllTheSame) {
+  LoopedClient client = Client();
+  auto run = Start(client, Request());
+  const auto slot = TakeNext(kGroup0);
+  ASSERT_TRUE(slot);
+  arena_.slots().SetWaker(nullptr);  // the worker dies before it can wake the API server
+  Answer(*slot);
+  ExpectAnswered(run.get());
+}
+
+TEST_F(EngineClientTest, ANoticeOfASlotsLastUseEndsNothing) {
+  LoopedClient client = Client();
+  for (int i = 0; i < 20; ++i) {
+    auto run = Start(client, Request());
+    const auto slot = TakeNext(kGroup0);
+    ASSERT_TRUE(slot);
+    NoticeBoard board = arena_.notices();
+    for (uint32_t any = 0; any < arena_.slots().slot_count(); ++any)
+      [[maybe_unused]] const bool sleeps = board.Post(NoticeReceiver::Of(arena_.self()), any);
+    EXPECT_NE(run.wait_for(std::chrono::seconds(0)), std::future_status::ready);
+    Answer(*slot);
+    ExpectAnswered(run.get());
+  }
 }
 
 }  // namespace

@@ -95,8 +95,7 @@ TEST(Errors, AStatusWithoutACodeIsTakenAsItIs) {
 
 TEST(Errors, NothingOfTheInsideReachesAClient) {
   for (const Code code : {Code::kInternal, Code::kCorrupt, Code::kOutOfMemory}) {
-    const HttpResponse response =
-        ErrorResponse(ErrorFrom(Status(code, "/secret/path")));
+    const HttpResponse response = ErrorResponse(ErrorFrom(Status(code, "/secret/path")));
     EXPECT_EQ(response.status, 500);
     EXPECT_EQ(response.body.find("secret"), std::string::npos);
   }

@@ -138,7 +138,7 @@ TEST(RequestPool, StartsThreadsOnlyWhenTheyAreNeeded) {
     RequestPool pool(8, 100);
     for (int i = 0; i < 50; ++i) {
       std::promise<void> done;
-      ASSERT_TRUE(pool.Submit([&](HttpCodec&) {
+      ASSERT_TRUE(pool.Submit([&] {
         const std::lock_guard lock(mutex);
         threads.insert(std::this_thread::get_id());
         done.set_value();

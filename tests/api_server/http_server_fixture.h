@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <condition_variable>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -55,9 +56,13 @@ inline HttpResponse SayProblem(const HttpProblem& problem, const HttpRequest* he
 
 class HttpServerTest : public ::testing::Test {
  protected:
-  void Start(HttpHandler handler = Echo) {
-    auto server =
-        HttpServer::Start(listener_.socket.get(), limits_, std::move(handler), SayProblem, gate_);
+  // A handler that answers at once, and may block: on a pool thread, unless `work` says otherwise.
+  void Start(std::function<HttpResponse(const HttpRequest&)> answer = Echo, LoopWork work = {}) {
+    StartHandler(Blocking(std::move(answer)), std::move(work));
+  }
+  void StartHandler(HttpHandler handler, LoopWork work = {}) {
+    auto server = HttpServer::Start(listener_.socket.get(), limits_, std::move(handler), SayProblem,
+                                    gate_, std::move(work));
     ASSERT_TRUE(server.ok()) << server.status().message();
     server_ = std::move(server).value();
   }

@@ -1,6 +1,8 @@
 // The HTTP server over real sockets: many clients, slow clients, clients that leave, and the server's own end.
 // SPDX-License-Identifier: Apache-2.0
+#include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -176,6 +178,161 @@ TEST_F(HttpServerLoad, TellsTheHandlerThatTheClientIsGone) {
   EXPECT_TRUE(Eventually([&] { return server_->stats().open_connections == 0; }));
 }
 
+LoopWork AllQuick() {
+  LoopWork work;
+  work.quick = [](const HttpRequest&) { return true; };
+  return work;
+}
+
+TEST_F(HttpServerLoad, HandlesQuickRequestsWithoutAThread) {
+  std::thread::id handled_on;
+  limits_.threads = 1;
+  Latch release;
+  LoopWork work;
+  work.quick = [](const HttpRequest& request) { return request.path != "/slow"; };
+  Start(
+      [&](const HttpRequest& request) {
+        if (request.path == "/slow") release.Wait();
+        if (request.path == "/quick") handled_on = std::this_thread::get_id();
+        return Echo(request);
+      },
+      std::move(work));
+  TestClient slow = Connect(), quick = Connect();
+  slow.Send(Get("/slow"));
+  ASSERT_TRUE(Eventually([&] { return server_->stats().requests_in_handlers == 1; }));
+  EXPECT_EQ(quick.Ask(Get("/quick")).body, "GET /quick? ");
+  EXPECT_NE(handled_on, std::thread::id());
+  // Inflating is work, whatever is in it.
+  quick.Send(Post("/quick", "x", "Content-Encoding: br\r\n"));
+  EXPECT_TRUE(Eventually([&] { return server_->stats().requests_queued == 1; }));
+  release.Open();
+  EXPECT_EQ(slow.Read().body, "GET /slow? ");
+  EXPECT_EQ(quick.Read().status, 415);
+}
+
+TEST_F(HttpServerLoad, AnswersAnyNumberOfPipelinedQuickRequests) {
+  Start(Echo, AllQuick());
+  TestClient client = Connect();
+  constexpr int kRequests = 20'000;  // deep recursion would show
+  std::thread sender([&] {
+    std::string bytes;
+    for (int i = 0; i < kRequests; ++i) bytes += Get("/" + std::to_string(i));
+    client.Send(bytes);
+  });
+  for (int i = 0; i < kRequests; ++i)
+    ASSERT_EQ(client.Read().body, "GET /" + std::to_string(i) + "? ");
+  sender.join();
+}
+
+// Answers come from another thread, in any order, while the connections wait.
+TEST_F(HttpServerLoad, CallsMayBeAnsweredLaterAndFromAnyThread) {
+  std::mutex mutex;
+  std::vector<HttpCall> calls;
+  StartHandler(
+      [&](HttpCall call) {
+        const std::lock_guard lock(mutex);
+        calls.push_back(std::move(call));
+      },
+      AllQuick());
+  constexpr size_t kClients = 50;
+  std::vector<TestClient> clients;
+  for (size_t i = 0; i < kClients; ++i) {
+    clients.push_back(Connect());
+    clients.back().Send(Get("/" + std::to_string(i)));
+  }
+  ASSERT_TRUE(Eventually([&] { return server_->stats().requests_in_handlers == kClients; }));
+  std::thread answering([&] {
+    const std::lock_guard lock(mutex);
+    for (; !calls.empty(); calls.pop_back()) {
+      if (calls.size() % 10 == 0) continue;  // dropped
+      calls.back().Reply(Echo(calls.back().request()));
+    }
+  });
+  size_t answered = 0;
+  size_t dropped = 0;
+  for (size_t i = 0; i < kClients; ++i) {
+    const ClientResponse response = clients[i].Read();
+    answered += response.status == 200 && response.body == "GET /" + std::to_string(i) + "? ";
+    dropped += response.status == 500;
+  }
+  answering.join();
+  EXPECT_EQ(answered, 45u);
+  EXPECT_EQ(dropped, 5u);
+  EXPECT_EQ(server_->stats().requests_in_handlers, 0u);
+}
+
+// A source whose answers are ready some polls after their calls, and which is woken through a descriptor.
+class LateSource final : public LoopSource {
+ public:
+  LateSource() : wake_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {}
+  int wake_fd() const override { return wake_.get(); }
+  void Quieten() override {
+    uint64_t count;
+    [[maybe_unused]] const ssize_t got = read(wake_.get(), &count, sizeof count);
+  }
+  int64_t Poll() override {
+    std::vector<HttpCall> ready;
+    {
+      const std::lock_guard lock(mutex_);
+      ready.swap(ready_);
+    }
+    for (HttpCall& call : ready) call.Reply(Echo(call.request()));
+    const std::lock_guard lock(mutex_);
+    return gone_.empty() ? INT64_MAX : MonotonicUs() + 1'000;
+  }
+  bool FallAsleep() override {
+    const std::lock_guard lock(mutex_);
+    return ready_.empty();
+  }
+  void WakeUp() override {}
+
+  void Begin(HttpCall call) {
+    const std::lock_guard lock(mutex_);
+    gone_.push_back(std::move(call));
+  }
+  // From another thread: what was begun is ready.
+  bool Finish() {
+    const std::lock_guard lock(mutex_);
+    const bool any = !gone_.empty();
+    for (HttpCall& call : gone_) ready_.push_back(std::move(call));
+    gone_.clear();
+    const uint64_t one = 1;
+    return any && write(wake_.get(), &one, sizeof one) == sizeof one;
+  }
+
+ private:
+  const UniqueFd wake_;
+  std::mutex mutex_;
+  std::vector<HttpCall> gone_, ready_;
+};
+
+TEST_F(HttpServerLoad, WaitsForItsSourceTogetherWithItsSockets) {
+  LateSource source;
+  LoopWork work = AllQuick();
+  work.source = &source;
+  StartHandler([&](HttpCall call) { source.Begin(std::move(call)); }, std::move(work));
+  TestClient first = Connect(), second = Connect();
+  std::atomic<bool> stop = false;
+  std::thread finishing([&] {
+    for (; !stop; sched_yield()) source.Finish();
+  });
+  for (int i = 0; i < 200; ++i) {
+    first.Send(Get("/1"));
+    second.Send(Get("/2"));
+    EXPECT_EQ(first.Read().body, "GET /1? ");
+    EXPECT_EQ(second.Read().body, "GET /2? ");
+  }
+  stop = true;
+  finishing.join();
+  // The server stops only when every call is answered.
+  first.Send(Get("/last"));
+  EXPECT_TRUE(Eventually([&] { return server_->stats().requests_in_handlers == 1; }));
+  std::thread later([&] { EXPECT_TRUE(Eventually([&] { return source.Finish(); })); });
+  server_.reset();
+  later.join();
+  EXPECT_EQ(first.Read().body, "GET /last? ");
+}
+
 TEST_F(HttpServerLoad, TurnsAThrowingHandlerIntoA500) {
   Start([](const HttpRequest&) -> HttpResponse { throw std::runtime_error("boom"); });
   TestClient client = Connect();
@@ -241,8 +398,9 @@ TEST_F(HttpServerLoad, AnswersQueuedRequestsWhenItIsDestroyed) {
 
 TEST_F(HttpServerLoad, RefusesADescriptorThatDoesNotListen) {
   const UniqueFd plain(socket(AF_INET, SOCK_STREAM, 0));
-  EXPECT_EQ(HttpServer::Start(plain.get(), limits_, Echo, SayProblem, gate_).status().code(),
-            Code::kUnavailable);
+  EXPECT_EQ(
+      HttpServer::Start(plain.get(), limits_, Blocking(Echo), SayProblem, gate_).status().code(),
+      Code::kUnavailable);
 }
 
 // The rule of the real gate over counters in this process: the least loaded server takes the next connection.
@@ -284,8 +442,8 @@ TEST_F(HttpServerLoad, ServersThatShareASocketSpreadConnectionsEvenly) {
   std::vector<std::unique_ptr<HttpServer>> servers;
   for (size_t i = 0; i < 4; ++i) {
     gates.push_back(std::make_unique<LeastLoadedGate>(loads, i));
-    auto server =
-        HttpServer::Start(listener_.socket.get(), limits_, Echo, SayProblem, gates[i].get());
+    auto server = HttpServer::Start(listener_.socket.get(), limits_, Blocking(Echo), SayProblem,
+                                    gates[i].get());
     ASSERT_TRUE(server.ok());
     servers.push_back(std::move(server).value());
   }

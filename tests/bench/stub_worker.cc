@@ -16,6 +16,7 @@
 #include "base/serve_options.h"
 #include "shm_arena/arena.h"
 #include "shm_arena/doorbell.h"
+#include "shm_arena/group_bell.h"
 #include "shm_arena/heartbeat.h"
 #include "shm_arena/router_watch.h"
 #include "worker/engine.h"
@@ -66,10 +67,14 @@ Status Run(const ServeOptions& options, double us_per_token) {
   const GroupId group{static_cast<uint32_t>(options.role_index)};
   SYSONE_ASSIGN_OR_RETURN(Arena arena, Arena::Attach(options.instance_name, kAttachWaitUs));
   SYSONE_RETURN_IF_ERROR(arena.Register(ProcessRole::kWorker, Index(group)));
+  arena.WakeThrough(options.run_dir);
   const RouterWatch watch(arena, options.instance_name, options.run_dir);
   Heartbeat heartbeat(arena);
-  SYSONE_ASSIGN_OR_RETURN(const std::unique_ptr<DoorbellListener> doorbell,
-                          DoorbellListener::Bind(options.run_dir, group));
+  std::unique_ptr<DoorbellListener> socket;
+  if (options.doorbell == "zeromq") {
+    SYSONE_ASSIGN_OR_RETURN(socket, DoorbellListener::Bind(options.run_dir, group));
+  }
+  const auto doorbell = MakeGroupListener(arena, group, std::move(socket));
   EngineOptions engine_options;
   engine_options.group = group;
   engine_options.vocabulary = INT32_MAX;

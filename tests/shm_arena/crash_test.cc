@@ -90,7 +90,7 @@ void ServeOneRequest(Arena& arena, Script& script, WorkerBehaviour worker) {
     if (!arena.slots().Publish(*slot, kGroup0, {})) _exit(4);
     script.Here();
     if (worker == WorkerBehaviour::kAnswersAtOnce) {
-      if (arena.slots().Wait(*slot, Soon()).state != SlotState::kDone) _exit(5);
+      if (WaitForEnd(arena, arena.self(), *slot, Soon()).state != SlotState::kDone) _exit(5);
       script.Here();
       if (Word(arena, *slot, 2) != 3) _exit(6);
     } else if (worker == WorkerBehaviour::kAnswersAfterTheDeath) {
@@ -229,7 +229,7 @@ TEST(WorkerCrash, TheWaitingOwnerGetsExactlyOneAnswerWhereverTheWorkerDies) {
       for (;;) {
         const OutstandingLoad load(arena.board(), owner, group, 50);
         if (!arena.slots().Publish(slot, group, {})) break;
-        const SlotState state = arena.slots().Wait(slot, Soon()).state;
+        const SlotState state = WaitForEnd(arena, owner, slot, Soon()).state;
         if (state == SlotState::kDone && Word(arena, slot, 2) == 42) answers.fetch_add(1);
         if (state != SlotState::kReturned || !arena.slots().TakeBack(slot)) break;
         group = kGroup1;
@@ -303,7 +303,7 @@ TEST(RouterCrash, AnOwnerIsNotLeftSleepingAndTheNextRouterFinishesTheWork) {
       arena.RecoverDead();
     });
     for (const SlotHandle slot : slots) {
-      EXPECT_EQ(arena.slots().Wait(slot, Soon()).state, SlotState::kReturned);
+      EXPECT_EQ(WaitForEnd(arena, owner, slot, Soon()).state, SlotState::kReturned);
       arena.slots().Release(slot);
     }
     next_router.join();

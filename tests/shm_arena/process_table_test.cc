@@ -136,7 +136,7 @@ TEST(RecoverDeadTest, AJobPublishedToAGroupThatIsDownComesBack) {
   const SlotHandle slot = *arena.slots().Claim(owner, 1);
   ASSERT_TRUE(arena.slots().Publish(slot, kGroup0, {}));
   arena.RecoverDead();
-  EXPECT_EQ(arena.slots().Wait(slot, 0).state, SlotState::kReturned);
+  EXPECT_EQ(arena.slots().Look(slot).state, SlotState::kReturned);
 }
 
 // ---- accept turns ----

@@ -182,7 +182,7 @@ TEST_F(SlotPoolTest, AStaleHandleMovesNothing) {
       SlotInfo info;
       EXPECT_FALSE(pool().ReadInfo(stale, &info));
       pool().Release(stale);
-      EXPECT_EQ(pool().Wait(stale, Soon()).state, SlotState::kFree);
+      EXPECT_EQ(pool().Look(stale).state, SlotState::kFree);
     }
     EXPECT_EQ(pool().word(slot.index).Pack(), before);
     Clean(slot);
@@ -241,7 +241,7 @@ TEST_F(SlotPoolTest, AReturnedJobKeepsItsPayloadAndRunsOnAnotherGroup) {
   const SlotHandle slot = Running();
   pool().payload(slot)[0] = std::byte{42};
   EXPECT_EQ(pool().ReturnGroup(kGroup0), 1u);
-  EXPECT_EQ(pool().Wait(slot, Soon()).state, SlotState::kReturned);
+  EXPECT_EQ(pool().Look(slot).state, SlotState::kReturned);
   ASSERT_TRUE(pool().TakeBack(slot));
   ASSERT_TRUE(pool().Publish(slot, kGroup1, {}));
   EXPECT_FALSE(pool().Take(slot, kGroup0));
@@ -249,7 +249,7 @@ TEST_F(SlotPoolTest, AReturnedJobKeepsItsPayloadAndRunsOnAnotherGroup) {
   ASSERT_TRUE(pool().Take(slot, kGroup1));
   EXPECT_EQ(pool().payload(slot)[0], std::byte{42});
   EXPECT_TRUE(pool().Complete(slot));
-  EXPECT_EQ(pool().Wait(slot, Soon()).state, SlotState::kDone);
+  EXPECT_EQ(pool().Look(slot).state, SlotState::kDone);
 }
 
 TEST_F(SlotPoolTest, ReadySlotsAreInTheOrderOfPublishingAndOfOneGroup) {
@@ -278,22 +278,22 @@ TEST_F(SlotPoolTest, APublishedSlotTellsItsFields) {
 }
 
 TEST_F(SlotPoolTest, AFailureCarriesItsCode) {
-  const WaitResult result = pool().Wait(Failed(), Soon());
+  const SlotOutcome result = pool().Look(Failed());
   EXPECT_EQ(result.state, SlotState::kFailed);
   EXPECT_EQ(result.code, Code::kDeadlineExceeded);
 }
 
-TEST_F(SlotPoolTest, WaitEndsAtItsDeadlineWithTheStateOfTheSlot) {
-  EXPECT_EQ(pool().Wait(Ready(), MonotonicUs() + 1'000).state, SlotState::kReady);
-  EXPECT_EQ(pool().Wait(Running(), 0).state, SlotState::kRunning);
+TEST_F(SlotPoolTest, AWaitEndsAtItsDeadlineWithTheStateOfTheSlot) {
+  EXPECT_EQ(WaitForEnd(arena_, owner_, Ready(), MonotonicUs() + 1'000).state, SlotState::kReady);
+  EXPECT_EQ(WaitForEnd(arena_, owner_, Running(), 0).state, SlotState::kRunning);
 }
 
 TEST_F(SlotPoolTest, ASleepingOwnerIsWokenByTheAnswerAndByTheReturn) {
   for (const bool answered : {true, false}) {
     const SlotHandle slot = Ready();
-    WaitResult result;
+    SlotOutcome result;
     const int64_t start_us = MonotonicUs();
-    std::thread owner([&] { result = pool().Wait(slot, start_us + 60'000'000); });
+    std::thread owner([&] { result = WaitForEnd(arena_, owner_, slot, start_us + 60'000'000); });
     ASSERT_TRUE(pool().Take(slot, kGroup0));
     if (answered) {
       pool().Complete(slot);

@@ -56,7 +56,7 @@ class SlotStress : public testing::Test {
           return Fail("publish");
         const int64_t until_us =
             gives_up ? MonotonicUs() + static_cast<int64_t>(random() % 200) : Soon();
-        const WaitResult result = slots.Wait(*slot, until_us);
+        const SlotOutcome result = WaitForEnd(arena_, id, *slot, until_us);
         switch (result.state) {
           case SlotState::kReturned:
             if (!slots.TakeBack(*slot)) return Fail("take back");

@@ -25,6 +25,19 @@ inline ProcessId AddProcess(Arena& arena, ProcessRole role, uint32_t index, bool
   return *arena.processes().Register(identity, role, index, MonotonicUs());
 }
 
+// Waits as the owner of a slot does, asleep until it gets a notice: one thread a process.
+inline SlotOutcome WaitForEnd(Arena& arena, ProcessId owner, SlotHandle slot, int64_t until_us) {
+  NoticeBoard notices = arena.notices();
+  std::vector<uint32_t> noticed;
+  for (;;) {
+    const SlotOutcome now = arena.slots().Look(slot);
+    if (now.state != SlotState::kReady && now.state != SlotState::kRunning) return now;
+    if (MonotonicUs() >= until_us) return now;
+    notices.WaitOnFutex(NoticeReceiver::Of(owner), until_us);
+    notices.Take(NoticeReceiver::Of(owner), noticed);
+  }
+}
+
 // A deadline for conditions that hold almost at once unless something is broken.
 inline int64_t Soon() { return MonotonicUs() + 20'000'000; }
 

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "shm_arena/group_bell.h"
 #include "tests/shm_arena/test_arena.h"
 
 namespace sysone {
@@ -123,7 +124,7 @@ class EngineTest : public testing::Test {
   }
   SlotState State(SlotHandle slot) { return arena_.slots().word(slot.index).state; }
   Code FailureOf(SlotHandle slot) {
-    const WaitResult wait = arena_.slots().Wait(slot, MonotonicUs());
+    const SlotOutcome wait = arena_.slots().Look(slot);
     return wait.state == SlotState::kFailed ? wait.code : Code::kOk;
   }
   void ExpectAnswered(SlotHandle slot) {
@@ -357,12 +358,14 @@ TEST_F(EngineTest, StoppingAnswersEverythingThatWasPublished) {
   EXPECT_EQ(arena_.board().State(kGroup0), GroupState::kDraining);
 }
 
-TEST_F(EngineTest, JobsOfManyThreadsComeBackThroughTheRealDoorbell) {
+TEST_F(EngineTest, JobsOfManyOwnersComeBackThroughTheRealDoorbells) {
   char folder[] = "/tmp/sysone-engine-XXXXXX";
   ASSERT_NE(mkdtemp(folder), nullptr);
-  {
-    const auto listener = *DoorbellListener::Bind(folder, kGroup0);
-    const auto bell = *Doorbell::Create(folder);
+  for (const bool sleeps_on_futex : {true, false}) {
+    std::unique_ptr<DoorbellListener> socket;
+    if (!sleeps_on_futex) socket = *DoorbellListener::Bind(folder, kGroup0);
+    const auto listener = MakeGroupListener(arena_, kGroup0, std::move(socket));
+    const auto bell = MakeGroupDoorbell(arena_, *Doorbell::Create(folder));
     std::atomic<bool> stop = false;
     Engine engine = MakeEngine(*listener, {16, 16, 4});
     std::thread worker([&] { engine.Run(stop); });
@@ -370,10 +373,12 @@ TEST_F(EngineTest, JobsOfManyThreadsComeBackThroughTheRealDoorbell) {
     std::atomic<int> right = 0;
     for (int t = 0; t < 4; ++t) {
       owners.emplace_back([&, t] {
+        const ProcessId owner =
+            AddProcess(arena_, ProcessRole::kApiServer, static_cast<uint32_t>(t));
         const JobShape shape{0, 1, 1, 1};
         for (int i = 0; i < 50; ++i) {
           const TokenId token = 100 * t + i;
-          const SlotHandle slot = *arena_.slots().Claim(arena_.self(), JobBytes(shape));
+          const SlotHandle slot = *arena_.slots().Claim(owner, JobBytes(shape));
           JobWriter writer = *JobWriter::Begin(arena_.slots().payload(slot), shape, 0, 0);
           writer.SetPrefix({});
           const TokenId label = 3;
@@ -381,8 +386,8 @@ TEST_F(EngineTest, JobsOfManyThreadsComeBackThroughTheRealDoorbell) {
           writer.Finish();
           EXPECT_TRUE(arena_.slots().Publish(slot, kGroup0, {MonotonicUs(), 0, 0, 0}));
           bell->Ring(kGroup0, slot);
-          const WaitResult wait = arena_.slots().Wait(slot, Soon());
-          if (wait.state == SlotState::kDone && Open(slot).label_logits(0)[0] == LogitOf(token, 3))
+          const SlotOutcome end = WaitForEnd(arena_, owner, slot, Soon());
+          if (end.state == SlotState::kDone && Open(slot).label_logits(0)[0] == LogitOf(token, 3))
             ++right;
           arena_.slots().Release(slot);
         }
