@@ -4,7 +4,7 @@
 
 namespace sysone {
 
-// kInt8: weights of products in int8 with a scale a column (kernels/int8.h), embedding and head in
+// kInt8: weights of products in int8 with a scale a group (kernels/int8.h), embedding and head in
 // bfloat16.
 enum class Dtype { kFloat32, kBfloat16, kInt8 };
 

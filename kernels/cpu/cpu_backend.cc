@@ -133,8 +133,7 @@ class CpuBackend : public Backend {
         rows_.narrow(from, operand.cols, operand.bf16.Row(row));
         break;
       case Encoding::kInt16: {
-        const RowScale scale =
-            ScaleOfRow(rows_.largest(from, operand.cols), ActivationLevels(operand.cols));
+        const RowScale scale = ScaleOfRow(rows_.largest(from, operand.cols));
         operand.steps.Row(0)[row] = scale.step;
         int8_.encode(from, operand.cols, scale.inverse, operand.i16.Row(row));
         break;

@@ -21,12 +21,10 @@ namespace HWY_NAMESPACE {
 namespace {
 
 constexpr int64_t kCols = static_cast<int64_t>(kPanelCols);
-// Depth of a panel at a time: 20 KiB once widened to int16, next to the tile's rows of activations
-// in the first-level cache.
-constexpr int64_t kMaxDepth = kInt8Widened / kCols;
-// Fewer rows than this widen the weights in registers, once a tile: cheaper than once through
-// memory.
-constexpr int64_t kWidenRows = 3 * kTileRows;
+// Depth of a panel at a time, whole groups: with the rows of a tile two thirds of a first-level cache
+// of 32 KiB.
+constexpr int64_t kMaxDepth =
+    12288 / kCols < kInt8Group ? kInt8Group : 12288 / kCols / kInt8Group * kInt8Group;
 
 void Pack(const int8_t* rows, int64_t k, int64_t padded_k, int8_t* panel) {
   for (int64_t i = 0; i < padded_k; i += 2) {
@@ -42,17 +40,15 @@ void Finish(const Int8Product& p, int64_t first_row, int64_t rows, int64_t first
             int64_t end_col) {
   const DF d;
   const size_t count = static_cast<size_t>(end_col - first_col);
-  const float* const scales = p.scales + first_col;
   for (int64_t r = 0; r < rows; ++r) {
-    const int32_t* const sums = p.sums + r * kBlockCols;
+    const float* const sums = p.sums + r * kBlockCols;
     const VF step = hn::Set(d, p.steps[first_row + r]);
     float* const out = p.out + (first_row + r) * p.out_stride + first_col;
     const float* const term = p.add ? out : p.bias ? p.bias + first_col : nullptr;
     for (size_t c = 0; c < count; c += kLanes) {
       const size_t part = std::min(kLanes, count - c);
-      const VF sum = hn::ConvertTo(d, hn::Load(DI(), sums + c));
-      const VF scaled = hn::Mul(sum, LoadUpTo(scales + c, part));
-      StoreUpTo(term ? hn::MulAdd(scaled, step, LoadUpTo(term + c, part)) : hn::Mul(scaled, step),
+      const VF sum = hn::Load(d, sums + c);
+      StoreUpTo(term ? hn::MulAdd(sum, step, LoadUpTo(term + c, part)) : hn::Mul(sum, step),
                 out + c, part);
     }
   }
@@ -62,30 +58,25 @@ void Finish(const Int8Product& p, int64_t first_row, int64_t rows, int64_t first
 // scratch.
 void MultiplyBlock(const Int8Product& p, int64_t first_row, int64_t rows, int64_t first_panel,
                    int64_t end_panel) {
-  const bool widen = rows >= kWidenRows;
-  const int64_t cuts = rows <= kTileRows ? 1 : (p.k + kMaxDepth - 1) / kMaxDepth;
-  const int64_t full_depth = (p.k + kInt8Depth * cuts - 1) / (kInt8Depth * cuts) * kInt8Depth;
+  const int64_t full_depth = rows <= kTileRows ? p.k : kMaxDepth;
+  const int64_t groups = (p.k + kInt8Group - 1) / kInt8Group;
   for (int64_t k = 0; k < p.k; k += full_depth) {
     const int64_t depth = std::min(full_depth, p.k - k);
     for (int64_t panel = first_panel; panel < end_panel; ++panel) {
       const int8_t* const b = p.panels + (panel * p.k + k) * kCols;
+      const float* const scales = p.scales + (panel * groups + k / kInt8Group) * kCols;
       // What follows in this order: the next panel's piece, else the next pieces of the group, else
       // the next group.
       const int8_t* const next = panel + 1 < end_panel ? b + p.k * kCols
                                  : k + depth < p.k
                                      ? p.panels + (first_panel * p.k + k + depth) * kCols
                                      : p.panels + end_panel * p.k * kCols;
-      if (widen) Widen(b, static_cast<size_t>(depth * kCols), p.widened);
       for (int64_t at = 0; at < rows; at += kTileRows) {
-        const int64_t height = std::min<int64_t>(kTileRows, rows - at);
-        const auto pairs = static_cast<size_t>(depth / 2);
-        const int16_t* const a = p.a + (first_row + at) * p.k + k * kTileRows;
-        int32_t* const sums = p.sums + at * kBlockCols + (panel - first_panel) * kCols;
-        const int8_t* const ahead = at == 0 ? next : b;
-        if (widen)
-          Int8TileRows(height, a, p.widened, pairs, sums, kBlockCols, k > 0, ahead);
-        else
-          Int8TileRows(height, a, b, pairs, sums, kBlockCols, k > 0, ahead);
+        Int8TileRows(std::min<int64_t>(kTileRows, rows - at),
+                     p.a + (first_row + at) * p.k + k * kTileRows, b, scales,
+                     static_cast<size_t>(depth),
+                     p.sums + at * kBlockCols + (panel - first_panel) * kCols, kBlockCols, k > 0,
+                     at == 0 ? next : b);
       }
     }
   }

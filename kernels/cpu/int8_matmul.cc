@@ -15,7 +15,7 @@ struct Int8Weight : CpuWeight {
   int64_t panels = 0;
   int64_t padded_in_cols = 0;
   Buffer buffer;
-  Rows<float> scales;  // [out_cols]
+  Buffer scales;  // float [panels][groups][panel_cols]
 };
 
 int64_t DivideUp(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -24,8 +24,7 @@ class Int8MatMul : public MatMulEngine {
  public:
   Int8MatMul(int64_t targets, ThreadPool& pool) : kernels_(GetInt8Kernels(targets)), pool_(pool) {
     for (int t = 0; t < pool.threads(); ++t) {
-      sums_.emplace_back(kProductScratch * sizeof(int32_t));
-      widened_.emplace_back(kInt8Widened * sizeof(int16_t));
+      sums_.emplace_back(kProductScratch * sizeof(float));
     }
   }
 
@@ -42,15 +41,20 @@ class Int8MatMul : public MatMulEngine {
     weight->panels = DivideUp(out_cols, width);
     const int64_t panel_bytes = width * weight->padded_in_cols;
     weight->buffer = Buffer(static_cast<size_t>(weight->panels * panel_bytes));
-    weight->scales = Rows<float>(1, out_cols);
+    const int64_t groups = DivideUp(in_cols, kInt8Group);
+    weight->scales = Buffer(static_cast<size_t>(weight->panels * groups * width) * sizeof(float));
     pool_.ParallelFor(weight->panels, [&](int64_t panel, int) {
       const int64_t first = panel * width, count = std::min(width, out_cols - first);
       std::vector<float> rows(static_cast<size_t>(count * in_cols));
       std::vector<int8_t> quantised(static_cast<size_t>(width * in_cols));
       reader(first, count, rows.data());
-      for (int64_t c = 0; c < count; ++c)
-        weight->scales.Row(0)[first + c] =
-            QuantiseColumn(rows.data() + c * in_cols, in_cols, quantised.data() + c * in_cols);
+      float* const scales = weight->scales.As<float>() + panel * groups * width;
+      for (int64_t c = 0; c < count; ++c) {
+        for (int64_t k = 0; k < in_cols; k += kInt8Group)
+          scales[k / kInt8Group * width + c] =
+              QuantiseGroup(rows.data() + c * in_cols + k, std::min(kInt8Group, in_cols - k),
+                            quantised.data() + c * in_cols + k);
+      }
       kernels_.pack(quantised.data(), in_cols, weight->padded_in_cols,
                     weight->buffer.As<int8_t>() + panel * panel_bytes);
     });
@@ -72,13 +76,12 @@ class Int8MatMul : public MatMulEngine {
       product.first_panel = weight.panels * item / pieces;
       product.end_panel = weight.panels * (item + 1) / pieces;
       product.cols = weight.out_cols;
-      product.scales = weight.scales.Row(0);
+      product.scales = weight.scales.As<float>();
       product.bias = call.bias;
       product.out = call.out;
       product.out_stride = call.out_stride;
       product.add = call.add;
-      product.sums = sums_[static_cast<size_t>(thread)].As<int32_t>();
-      product.widened = widened_[static_cast<size_t>(thread)].As<int16_t>();
+      product.sums = sums_[static_cast<size_t>(thread)].As<float>();
       kernels_.multiply(product);
     });
   }
@@ -86,7 +89,7 @@ class Int8MatMul : public MatMulEngine {
  private:
   const Int8Kernels& kernels_;
   ThreadPool& pool_;
-  std::vector<Buffer> sums_, widened_;  // one a thread
+  std::vector<Buffer> sums_;  // one a thread
 };
 
 }  // namespace

@@ -52,8 +52,7 @@ const MatMulKernels& GetMatMulKernels(int64_t targets);
 // ------------------------------------------------------------------------------------------------------
 // Panels as above, as [k / 2][panel_cols][2 of k].
 
-inline constexpr int64_t kInt8Depth = 8;           // k is padded with zeros to a multiple
-inline constexpr int64_t kInt8Widened = 640 * 16;  // int16 of a panel's piece
+inline constexpr int64_t kInt8Depth = 8;  // k is padded with zeros to a multiple
 
 struct Int8Product {
   const int16_t* a = nullptr;    // [rows / tile_rows][k / 2][tile_rows][2 of k]
@@ -64,13 +63,12 @@ struct Int8Product {
   int64_t first_panel = 0;         // the part to compute: [first_panel, end_panel)
   int64_t end_panel = 0;
   int64_t cols = 0;               // of the whole weight
-  const float* scales = nullptr;  // [cols] of the weight
+  const float* scales = nullptr;  // [panels][groups of k][panel_cols], see kernels/int8.h
   const float* bias = nullptr;    // [cols] or null; null if add
   float* out = nullptr;           // [rows, cols]
   int64_t out_stride = 0;
-  bool add = false;            // out += instead of out =
-  int32_t* sums = nullptr;     // scratch [kProductScratch], 64-byte aligned
-  int16_t* widened = nullptr;  // scratch [kInt8Widened], likewise
+  bool add = false;       // out += instead of out =
+  float* sums = nullptr;  // scratch [kProductScratch], 64-byte aligned
 };
 
 struct Int8Kernels {

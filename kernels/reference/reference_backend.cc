@@ -299,11 +299,13 @@ class ReferenceBackend : public Backend {
   }
 
   static void RoundToInt8(Matrix& w) {
-    std::vector<int8_t> q(static_cast<size_t>(w.cols));
+    int8_t q[kInt8Group];
     for (int64_t c = 0; c < w.rows; ++c) {
-      const float scale = QuantiseColumn(w.Row(c), w.cols, q.data());
-      for (int64_t i = 0; i < w.cols; ++i)
-        w.Row(c)[i] = scale * static_cast<float>(q[static_cast<size_t>(i)]);
+      for (int64_t k = 0; k < w.cols; k += kInt8Group) {
+        const int64_t count = std::min(kInt8Group, w.cols - k);
+        const float scale = QuantiseGroup(w.Row(c) + k, count, q);
+        for (int64_t i = 0; i < count; ++i) w.Row(c)[k + i] = scale * static_cast<float>(q[i]);
+      }
     }
   }
 

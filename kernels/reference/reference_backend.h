@@ -12,7 +12,7 @@
 namespace sysone {
 
 // With kBfloat16, matrices and tables are rounded once at load; with kInt8, matrices to int8 with a
-// scale a column and tables to bfloat16. Everything else is as with kFloat32: the activations of an
+// scale a group and tables to bfloat16. Everything else is as with kFloat32: the activations of an
 // int8 product, too, are not rounded.
 std::unique_ptr<Backend> MakeReferenceBackend(Dtype dtype);
 

@@ -74,11 +74,13 @@ std::vector<float> TableAs(const std::string& dtype, std::vector<float> values) 
 
 std::vector<float> WeightAs(const std::string& dtype, std::vector<float> values, int64_t in_cols) {
   if (dtype != "int8") return TableAs(dtype, std::move(values));
-  std::vector<int8_t> q(static_cast<size_t>(in_cols));
+  int8_t q[kInt8Group];
   for (float* column = values.data(); column < values.data() + values.size(); column += in_cols) {
-    const float scale = QuantiseColumn(column, in_cols, q.data());
-    for (int64_t i = 0; i < in_cols; ++i)
-      column[i] = scale * static_cast<float>(q[static_cast<size_t>(i)]);
+    for (int64_t k = 0; k < in_cols; k += kInt8Group) {
+      const int64_t count = std::min(kInt8Group, in_cols - k);
+      const float scale = QuantiseGroup(column + k, count, q);
+      for (int64_t i = 0; i < count; ++i) column[k + i] = scale * static_cast<float>(q[i]);
+    }
   }
   return values;
 }
@@ -132,9 +134,7 @@ void VariantTest::SetUp() {
   operand_rounding_ = dtype() == "int8" ? 0 : OperandRounding(*subject_);
 }
 
-double VariantTest::OperandStep(int64_t cols) const {
-  return dtype() == "int8" ? 1.0 / ActivationLevels(cols) : 0;
-}
+double VariantTest::OperandStep() const { return dtype() == "int8" ? 1.0 / kActivationLevels : 0; }
 
 std::vector<double> VariantTest::OperandError(const std::vector<double>& values,
                                               int64_t cols) const {
@@ -145,7 +145,7 @@ std::vector<double> VariantTest::OperandError(const std::vector<double>& values,
       largest = std::max(largest, std::abs(values[i]));
     // Half a step of the row; then eight float operations on the way in (largest, step, its
     // inverse, product) and out (the identity's scale, two products).
-    const double row_error = dtype() == "int8" ? (OperandStep(cols) / 2 + 8 * kU) * largest : 0;
+    const double row_error = dtype() == "int8" ? (OperandStep() / 2 + 8 * kU) * largest : 0;
     for (size_t i = row; i < row + static_cast<size_t>(cols); ++i)
       errors.push_back(operand_rounding_ * std::abs(values[i]) + row_error);
   }

@@ -96,20 +96,24 @@ class MatMulConformance : public VariantTest {
           sum += std::abs(value);
           squares += value * value;
         }
-        errors.push_back(OperandStep(p.in_cols) * largest / 2 *
-                         std::min(kLambda * std::sqrt(squares), sum));
+        errors.push_back(OperandStep() * largest / 2 * std::min(kLambda * std::sqrt(squares), sum));
       }
     }
     return errors;
   }
 
-  // In int8 a value is exact if it is a multiple of its row's (a weight's: column's) step: make the
+  // In int8 a value is exact if it is a multiple of its row's (a weight's: group's) step: make the
   // step 1.
-  void MakeExact(Data& data, std::vector<float>& values, int64_t cols, int32_t levels) {
+  void MakeExact(Data& data, std::vector<float>& values, int64_t cols, int64_t group,
+                 int32_t levels) {
     if (dtype() != "int8") return;
-    for (size_t row = 0; row < values.size(); row += static_cast<size_t>(cols))
-      values[row + static_cast<size_t>(data.Integer(0, static_cast<int>(cols) - 1))] =
-          static_cast<float>(data.Integer(0, 1) == 0 ? levels : -levels);
+    for (int64_t row = 0; row < std::ssize(values); row += cols) {
+      for (int64_t first = 0; first < cols; first += group) {
+        const auto last = static_cast<int>(std::min(group, cols - first)) - 1;
+        values[static_cast<size_t>(row + first + data.Integer(0, last))] =
+            static_cast<float>(data.Integer(0, 1) == 0 ? levels : -levels);
+      }
+    }
   }
 
   // Small integers have no rounding anywhere, so the results must be equal: nothing is lost,
@@ -119,8 +123,8 @@ class MatMulConformance : public VariantTest {
     Data data(static_cast<uint32_t>(p.rows + p.out_cols * 31 + p.in_cols * 1009));
     auto x = data.Integers(p.rows * p.in_cols, -7, 7);
     auto w = data.Integers(p.out_cols * p.in_cols, -7, 7);
-    MakeExact(data, x, p.in_cols, ActivationLevels(p.in_cols));
-    MakeExact(data, w, p.in_cols, kWeightLevels);
+    MakeExact(data, x, p.in_cols, p.in_cols, kActivationLevels);
+    MakeExact(data, w, p.in_cols, kInt8Group, kWeightLevels);
     const auto extra = Extra(data, p, kind, true);
     EXPECT_TRUE(
         SameBits(Run(*subject_, p, kind, x, w, extra), Run(*reference_, p, kind, x, w, extra)));
