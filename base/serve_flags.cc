@@ -87,12 +87,15 @@ const ServeFlag kFlags[] = {
      "On SIGTERM, time for requests in flight to be answered. 0: stop at once.", 0, 86400},
 
     {"--max-num-batched-tokens", &O::max_num_batched_tokens, kScheduling, "TOKENS",
-     "Most tokens of one forward pass; longer prompts go in pieces.", 16, 1 << 24},
+     "Most tokens of one forward pass, and half as many while several requests wait; longer "
+     "prompts "
+     "go in pieces. Larger passes gain little; whoever arrives waits for the one in work.",
+     16, 1 << 24},
     {"--max-num-seqs", &O::max_num_seqs, kScheduling, "N", "Questions of one forward pass.", 1,
      65536},
     {"--kv-cache-memory", &O::kv_cache_memory, kScheduling, "BYTES",
      "Memory of one worker for keys and values: of the prompts in work, and of earlier ones that "
-     "others may begin with. 0: 536870912, or what the longest prompt needs if that is more."},
+     "others may begin with. 0: 402653184, or what the longest prompt needs if that is more."},
     {"--enable-prefix-caching", &O::enable_prefix_caching, kScheduling, "",
      "Compute what a request shares with earlier ones only once. On unless switched off: "
      "--no-enable-prefix-caching."},

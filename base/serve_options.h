@@ -53,7 +53,9 @@ struct ServeOptions {
   double shutdown_timeout_s = 30;  // SIGTERM to SIGKILL; 0: nothing is waited for
 
   // Scheduling
-  int64_t max_num_batched_tokens = 2048;      // of one pass
+  // Of one pass; half while several requests wait. Matrix products run at full rate from about a hundred on, and whoever
+  // arrives waits for the pass in work.
+  int64_t max_num_batched_tokens = 512;
   int max_num_seqs = 256;                     // questions of one pass
   int max_num_queued_reqs = 1024;             // accepted and unanswered requests of the instance
   int64_t max_num_queued_tokens = 2'000'000;  // their tokens
@@ -84,9 +86,9 @@ struct ServeOptions {
 // Longest prompt when --max-model-len is not given: KV memory for a model's full window is rarely
 // wanted.
 inline constexpr int64_t kMaxModelLenDefault = 8192;
-// Keys and values of about ten thousand tokens of a model of 1.5 billion weights: dozens of clients and the states that they
-// ask about again.
-inline constexpr int64_t kKvCacheMemoryDefault = int64_t{512} << 20;
+// Keys and values of some thousand tokens of a model of 1.5 billion weights: dozens of clients and the states that they ask
+// about again.
+inline constexpr int64_t kKvCacheMemoryDefault = int64_t{384} << 20;
 
 struct ParsedOptions {
   ServeOptions options;

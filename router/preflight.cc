@@ -7,7 +7,7 @@
 namespace sysone {
 namespace {
 
-// Beside the weights: code, tokenizer, Python for the templates, activations of small batches. Measured sizes vary with
+// Beside weights, keys and values: code, tokenizer, Python for the templates, activations of small batches. Measured sizes vary with
 // the model; this is the part below which no process gets.
 constexpr int64_t kProcessBytes = int64_t{64} << 20;
 
@@ -16,7 +16,8 @@ constexpr int64_t kProcessBytes = int64_t{64} << 20;
 Result<int64_t> WeightBytes(const std::string& model_path, const std::string& dtype) {
   SYSONE_ASSIGN_OR_RETURN(const ModelWeights weights, OpenModelWeights(model_path));
   const auto is_table = [&](const TensorInfo& tensor) {
-    return tensor.name == weights.config.names.embedding || tensor.name == weights.config.names.head;
+    return tensor.name == weights.config.names.embedding ||
+           tensor.name == weights.config.names.head;
   };
   int64_t bytes = 0;
   for (const TensorInfo& tensor : weights.tensors.tensors()) {
@@ -28,16 +29,19 @@ Result<int64_t> WeightBytes(const std::string& model_path, const std::string& dt
 
 Status CheckMemory(int64_t weight_bytes, const ServeOptions& options, int64_t available_bytes) {
   const int64_t processes = options.data_parallel_size + options.api_server_count;
-  const int64_t needed = weight_bytes * options.data_parallel_size + kProcessBytes * processes;
+  const int64_t kv_bytes =
+      options.kv_cache_memory != 0 ? options.kv_cache_memory : kKvCacheMemoryDefault;
+  const int64_t needed =
+      (weight_bytes + kv_bytes) * options.data_parallel_size + kProcessBytes * processes;
   if (available_bytes == 0 || needed <= available_bytes) return {};
-  return Error(Code::kOutOfMemory,
-               "not enough memory: %s are needed (weights %s for each of %d groups, and %d "
-               "processes), %s are available; "
-               "take a smaller model%s",
-               BytesText(needed).c_str(), BytesText(weight_bytes).c_str(),
-               options.data_parallel_size, static_cast<int>(processes),
-               BytesText(available_bytes).c_str(),
-               options.data_parallel_size > 1 ? " or fewer groups (--data-parallel-size)" : "");
+  return Error(
+      Code::kOutOfMemory,
+      "not enough memory: %s are needed (weights %s and --kv-cache-memory %s for each of %d "
+      "groups, and %d processes), %s are available; "
+      "take a smaller model or less --kv-cache-memory%s",
+      BytesText(needed).c_str(), BytesText(weight_bytes).c_str(), BytesText(kv_bytes).c_str(),
+      options.data_parallel_size, static_cast<int>(processes), BytesText(available_bytes).c_str(),
+      options.data_parallel_size > 1 ? " or fewer groups (--data-parallel-size)" : "");
 }
 
 }  // namespace sysone

@@ -15,7 +15,8 @@ namespace sysone {
 // it may become, int8 (embedding and head in bfloat16).
 Result<int64_t> WeightBytes(const std::string& model_path, const std::string& dtype);
 
-// kOutOfMemory, saying what is needed, when `available_bytes` (0: not known) does not hold the weights of every group.
+// kOutOfMemory, saying what is needed, when `available_bytes` (0: not known) does not hold the weights, keys and values of every
+// group.
 Status CheckMemory(int64_t weight_bytes, const ServeOptions& options, int64_t available_bytes);
 
 }  // namespace sysone

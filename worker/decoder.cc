@@ -63,11 +63,14 @@ Result<std::unique_ptr<Decoder>> Decoder::Load(Backend& backend, const ModelConf
   decoder->hidden_ = config.hidden;
   decoder->norm_eps_ = config.norm_eps;
   const TensorNames& names = config.names;
-  SYSONE_ASSIGN_OR_RETURN(decoder->embedding_, LoadNamedTable(backend, tensors, names.embedding,
-                                                              config.vocab, config.hidden));
+  SYSONE_ASSIGN_OR_RETURN(
+      decoder->head_,
+      LoadNamedTable(backend, tensors, config.tied_head ? names.embedding : names.head,
+                     config.vocab, config.hidden));
   if (!config.tied_head) {
-    SYSONE_ASSIGN_OR_RETURN(decoder->untied_head_, LoadNamedTable(backend, tensors, names.head,
-                                                                  config.vocab, config.hidden));
+    SYSONE_ASSIGN_OR_RETURN(const TensorInfo* tensor,
+                            tensors.Get(names.embedding, {config.vocab, config.hidden}));
+    decoder->embedding_ = std::make_unique<StoredRows>(*tensor);
   }
   SYSONE_ASSIGN_OR_RETURN(const std::vector<float> final_norm,
                           ReadVector(tensors, names.final_norm, config.hidden));
@@ -88,6 +91,13 @@ Result<std::unique_ptr<Decoder>> Decoder::Load(Backend& backend, const ModelConf
   return decoder;
 }
 
+void Decoder::Embed(std::span<const TokenId> ids) {
+  if (!embedding_) return backend_.Embed(*head_, ids, *work_.x);
+  embedded_.resize(ids.size() * static_cast<size_t>(hidden_));
+  embedding_->Read(ids, embedded_);
+  backend_.Upload(embedded_, static_cast<int32_t>(ids.size()), *work_.x);
+}
+
 void Decoder::Compute(const Pass& pass, std::span<float> states) {
   const int32_t rows = pass.rows();
   const int32_t reads = static_cast<int32_t>(pass.read_rows().size());
@@ -99,7 +109,7 @@ void Decoder::Compute(const Pass& pass, std::span<float> states) {
   reads_.Build(plan, pass.read_rows());
   PassContext context{backend_, work_, plan};
 
-  backend_.Embed(*embedding_, pass.tokens(), *work_.x);
+  Embed(pass.tokens());
   for (size_t i = 0; i < layers_.size(); ++i) {
     if (i + 1 == layers_.size() && !observe_) {
       backend_.SelectRows(*work_.x, pass.read_rows(), *work_.read_x);
@@ -122,12 +132,11 @@ void Decoder::ReadOut(const Pass& pass, std::span<const float> states,
   const int32_t count = pass.states();
   SYSONE_CHECK(count <= limits_.max_reads, "%d states exceed the buffers' %d", count,
                limits_.max_reads);
-  const Table& head = untied_head_ ? *untied_head_ : *embedding_;
   backend_.Upload(states, count, *work_.read_x);
   backend_.FinalNorm(*work_.read_x, *final_norm_, norm_eps_, count, *work_.read_normed);
-  backend_.LabelLogits(*work_.read_normed, head, pass.label_states(), pass.label_ids(),
+  backend_.LabelLogits(*work_.read_normed, *head_, pass.label_states(), pass.label_ids(),
                        label_logits);
-  if (pass.summarize_head()) backend_.SummarizeHead(*work_.read_normed, head, count, summaries);
+  if (pass.summarize_head()) backend_.SummarizeHead(*work_.read_normed, *head_, count, summaries);
 }
 
 void Decoder::Forward(const Pass& pass, std::span<float> label_logits,

@@ -16,6 +16,7 @@
 #include "worker/pass.h"
 #include "worker/pass_model.h"
 #include "worker/read_plan.h"
+#include "worker/stored_rows.h"
 
 namespace sysone {
 
@@ -101,8 +102,11 @@ class Decoder final : public PassModel {
   DecoderLimits limits_;
   int32_t hidden_ = 0;
   float norm_eps_ = 0;
-  std::unique_ptr<Table> embedding_;
-  std::unique_ptr<Table> untied_head_;  // null when the head is the embedding
+  void Embed(std::span<const TokenId> ids);
+
+  std::unique_ptr<Table> head_;            // also the embedding, unless that is another tensor
+  std::unique_ptr<StoredRows> embedding_;  // null when it is the head
+  std::vector<float> embedded_;            // [rows, hidden] from there
   std::unique_ptr<Vector> final_norm_;
   std::unique_ptr<RopeTable> rope_;
   std::vector<DecoderLayer> layers_;

@@ -20,9 +20,6 @@ namespace sysone {
 namespace {
 
 constexpr int64_t kAttachWaitUs = 10'000'000;
-// Rows of a pass while several jobs are there: matrix products run at full rate from about a hundred rows on, and whoever
-// arrives waits for the pass in work.
-constexpr int64_t kSharedRows = 256;
 
 // Everything a pass needs, and the backend that must outlive it.
 struct LoadedModel {
@@ -114,7 +111,8 @@ Status RunWorker(const ServeOptions& options) {
   EngineOptions engine_options;
   engine_options.group = group;
   engine_options.vocabulary = model.vocabulary;
-  engine_options.limits = {options.max_num_batched_tokens, kSharedRows, options.max_num_seqs};
+  engine_options.limits = {options.max_num_batched_tokens, options.max_num_batched_tokens / 2,
+                           options.max_num_seqs};
   engine_options.kv_blocks = model.kv_blocks;
   engine_options.kv_block_bytes = static_cast<uint64_t>(model.kv_block_bytes);
   engine_options.prefix_caching = options.enable_prefix_caching;

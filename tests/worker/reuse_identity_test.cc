@@ -33,7 +33,7 @@ std::vector<Setting> Settings() {
   for (const char* family : {"llama", "llama3", "qwen2", "qwen3"})
     for (const std::string& backend : BackendNames())
       if (backend != "reference")
-        for (const char* dtype : {"float32", "bfloat16"})
+        for (const char* dtype : {"float32", "bfloat16", "int8"})
           settings.push_back({family, backend, dtype});
   return settings;
 }
