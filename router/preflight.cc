@@ -21,8 +21,10 @@ Result<int64_t> WeightBytes(const std::string& model_path, const std::string& dt
   };
   int64_t bytes = 0;
   for (const TensorInfo& tensor : weights.tensors.tensors()) {
-    const bool byte_each = (dtype == "int8" || dtype == "auto") && !is_table(tensor);
-    bytes += tensor.rows() * tensor.cols() * (dtype == "float32" ? 4 : byte_each ? 1 : 2);
+    const int64_t elements = tensor.rows() * tensor.cols();
+    const bool int8 = (dtype == "int8" || dtype == "auto") && !is_table(tensor);
+    bytes += int8 ? elements + elements / 4  // a scale and a middle for 32 of them
+                  : elements * (dtype == "float32" ? 4 : 2);
   }
   return bytes;
 }

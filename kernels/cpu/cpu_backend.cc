@@ -135,7 +135,8 @@ class CpuBackend : public Backend {
       case Encoding::kInt16: {
         const RowScale scale = ScaleOfRow(rows_.largest(from, operand.cols));
         operand.steps.Row(0)[row] = scale.step;
-        int8_.encode(from, operand.cols, scale.inverse, operand.i16.Row(row));
+        int8_.encode(from, operand.cols, scale.inverse, operand.i16.Row(row),
+                     operand.GroupSums(row));
         break;
       }
     }
@@ -216,6 +217,8 @@ std::unique_ptr<Operand> CpuBackend::NewOperand(int64_t max_rows, int64_t cols) 
       operand->i16 =
           TiledRows(max_rows, (cols + kInt8Depth - 1) / kInt8Depth * kInt8Depth, int8_.tile_rows);
       operand->steps = Rows<float>(1, max_rows);
+      operand->groups = (cols + kInt8Group - 1) / kInt8Group;
+      operand->group_sums = Rows<float>(1, (max_rows + int8_.tile_rows) * operand->groups);
       break;
   }
   if (staging_.cols < cols) staging_ = Rows<float>(pool_.threads(), cols);

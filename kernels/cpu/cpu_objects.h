@@ -86,8 +86,15 @@ struct CpuOperand : Operand {
   Encoding encoding = Encoding::kFloat32;
   Rows<float> f32;  // else only for attention: whole rows whose parts come from several threads
   Rows<uint16_t> bf16;
-  TiledRows i16;      // kernels/int8.h; zeros behind cols
-  Rows<float> steps;  // [1, rows] of i16
+  TiledRows i16;           // kernels/int8.h; zeros behind cols
+  Rows<float> steps;       // [1, rows] of i16
+  Rows<float> group_sums;  // of i16, as Int8Product wants them
+  int64_t groups = 0;
+
+  float* GroupSums(int64_t row) const {
+    const int64_t in_tile = row % i16.tile_rows;
+    return group_sums.Row(0) + (row - in_tile) * groups + in_tile;
+  }
 };
 
 // What is behind a handle of this backend; handing it one of another backend's is our own mistake.

@@ -64,7 +64,7 @@ void MultiplyBlock(const Int8Product& p, int64_t first_row, int64_t rows, int64_
     const int64_t depth = std::min(full_depth, p.k - k);
     for (int64_t panel = first_panel; panel < end_panel; ++panel) {
       const int8_t* const b = p.panels + (panel * p.k + k) * kCols;
-      const float* const scales = p.scales + (panel * groups + k / kInt8Group) * kCols;
+      const float* const scales = p.scales + (panel * groups + k / kInt8Group) * 2 * kCols;
       // What follows in this order: the next panel's piece, else the next pieces of the group, else
       // the next group.
       const int8_t* const next = panel + 1 < end_panel ? b + p.k * kCols
@@ -72,11 +72,11 @@ void MultiplyBlock(const Int8Product& p, int64_t first_row, int64_t rows, int64_
                                      ? p.panels + (first_panel * p.k + k + depth) * kCols
                                      : p.panels + end_panel * p.k * kCols;
       for (int64_t at = 0; at < rows; at += kTileRows) {
-        Int8TileRows(std::min<int64_t>(kTileRows, rows - at),
-                     p.a + (first_row + at) * p.k + k * kTileRows, b, scales,
-                     static_cast<size_t>(depth),
-                     p.sums + at * kBlockCols + (panel - first_panel) * kCols, kBlockCols, k > 0,
-                     at == 0 ? next : b);
+        Int8TileRows(
+            std::min<int64_t>(kTileRows, rows - at), p.a + (first_row + at) * p.k + k * kTileRows,
+            p.group_sums + (first_row + at) * groups + k / kInt8Group * kTileRows, b, scales,
+            static_cast<size_t>(depth), p.sums + at * kBlockCols + (panel - first_panel) * kCols,
+            kBlockCols, k > 0, at == 0 ? next : b);
       }
     }
   }
@@ -94,21 +94,28 @@ void Multiply(const Int8Product& p) {
   }
 }
 
-// The row's part of its tile: [k / 2][kTileRows][2 of k].
-void Encode(const float* x, int64_t n, float factor, int16_t* out) {
+// The row's part of its tile: [k / 2][kTileRows][2 of k], and the sums of its groups.
+void Encode(const float* x, int64_t n, float factor, int16_t* out, float* group_sums) {
+  const DI di;
   const VF scale = hn::Set(DF(), factor);
   const auto any = hn::Ne(scale, hn::Zero(DF()));  // otherwise x may be anything, even NaN
   const hn::Rebind<int16_t, DF> d16;
   const auto size = static_cast<size_t>(n);
   HWY_ALIGN int16_t q[kLanes < 8 ? 8 : kLanes];
-  for (size_t i = 0; i < size; i += kLanes) {
-    const size_t count = std::min(kLanes, size - i);
-    const VF scaled = hn::Mul(hn::IfThenElseZero(any, LoadUpTo(x + i, count)), scale);
-    hn::Store(hn::DemoteTo(d16, hn::NearestInt(scaled)), d16, q);
-    int16_t* const to = out + i / 2 * 2 * kTileRows + i % 2;
-    size_t j = 0;
-    for (; j + 2 <= count; j += 2) std::memcpy(to + j * kTileRows, q + j, 2 * sizeof(int16_t));
-    if (j < count) to[j * kTileRows] = q[j];
+  for (size_t i = 0; i < size; group_sums += kTileRows) {
+    auto sum = hn::Zero(di);
+    for (const size_t end = std::min(size, i + kInt8Group); i < end; i += kLanes) {
+      const size_t count = std::min(kLanes, end - i);
+      const VF scaled = hn::Mul(hn::IfThenElseZero(any, LoadUpTo(x + i, count)), scale);
+      const auto rounded = hn::NearestInt(scaled);
+      sum = hn::Add(sum, rounded);
+      hn::Store(hn::DemoteTo(d16, rounded), d16, q);
+      int16_t* const to = out + i / 2 * 2 * kTileRows + i % 2;
+      size_t j = 0;
+      for (; j + 2 <= count; j += 2) std::memcpy(to + j * kTileRows, q + j, 2 * sizeof(int16_t));
+      if (j < count) to[j * kTileRows] = q[j];
+    }
+    *group_sums = static_cast<float>(hn::GetLane(hn::SumOfLanes(di, sum)));
   }
 }
 

@@ -15,7 +15,7 @@ struct Int8Weight : CpuWeight {
   int64_t panels = 0;
   int64_t padded_in_cols = 0;
   Buffer buffer;
-  Buffer scales;  // float [panels][groups][panel_cols]
+  Buffer scales;  // float [panels][groups][scale | middle][panel_cols]
 };
 
 int64_t DivideUp(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -42,18 +42,23 @@ class Int8MatMul : public MatMulEngine {
     const int64_t panel_bytes = width * weight->padded_in_cols;
     weight->buffer = Buffer(static_cast<size_t>(weight->panels * panel_bytes));
     const int64_t groups = DivideUp(in_cols, kInt8Group);
-    weight->scales = Buffer(static_cast<size_t>(weight->panels * groups * width) * sizeof(float));
+    weight->scales =
+        Buffer(static_cast<size_t>(2 * weight->panels * groups * width) * sizeof(float));
     pool_.ParallelFor(weight->panels, [&](int64_t panel, int) {
       const int64_t first = panel * width, count = std::min(width, out_cols - first);
       std::vector<float> rows(static_cast<size_t>(count * in_cols));
       std::vector<int8_t> quantised(static_cast<size_t>(width * in_cols));
       reader(first, count, rows.data());
-      float* const scales = weight->scales.As<float>() + panel * groups * width;
+      float* const scales = weight->scales.As<float>() + 2 * panel * groups * width;
       for (int64_t c = 0; c < count; ++c) {
-        for (int64_t k = 0; k < in_cols; k += kInt8Group)
-          scales[k / kInt8Group * width + c] =
+        for (int64_t k = 0; k < in_cols; k += kInt8Group) {
+          const Int8Scale scale =
               QuantiseGroup(rows.data() + c * in_cols + k, std::min(kInt8Group, in_cols - k),
                             quantised.data() + c * in_cols + k);
+          float* const at = scales + 2 * k / kInt8Group * width + c;
+          at[0] = scale.scale;
+          at[width] = scale.middle;
+        }
       }
       kernels_.pack(quantised.data(), in_cols, weight->padded_in_cols,
                     weight->buffer.As<int8_t>() + panel * panel_bytes);
@@ -70,6 +75,7 @@ class Int8MatMul : public MatMulEngine {
       Int8Product product;
       product.a = call.x->i16.Row(0);
       product.steps = call.x->steps.Row(0);
+      product.group_sums = call.x->group_sums.Row(0);
       product.rows = call.rows;
       product.k = weight.padded_in_cols;
       product.panels = weight.buffer.As<int8_t>();

@@ -32,21 +32,23 @@ using DI = hn::RebindToSigned<DF>;
 
 // As below.
 template <int kRows>
-HWY_INLINE void Int8Tile(const int16_t* HWY_RESTRICT a, const int8_t* HWY_RESTRICT b,
-                         const float* HWY_RESTRICT scales, size_t depth, float* HWY_RESTRICT sums,
-                         size_t sums_stride, bool resume, const int8_t* /*ahead*/) {
+HWY_INLINE void Int8Tile(const int16_t* HWY_RESTRICT a, const float* HWY_RESTRICT group_sums,
+                         const int8_t* HWY_RESTRICT b, const float* HWY_RESTRICT scales,
+                         size_t depth, float* HWY_RESTRICT sums, size_t sums_stride, bool resume,
+                         const int8_t* /*ahead*/) {
   for (size_t r = 0; r < kRows; ++r, sums += sums_stride) {
     for (size_t c = 0; c < kPanelCols; ++c) {
       float all = resume ? sums[c] : 0.0f;
       const float* scale = scales + c;
-      for (size_t k = 0; k < depth; scale += kPanelCols) {
+      const float* group_sum = group_sums + r;
+      for (size_t k = 0; k < depth; scale += 2 * kPanelCols, group_sum += kTileRows) {
         int32_t sum = 0;
         for (const size_t end = std::min(depth, k + kInt8Group); k < end; k += 2) {
           const int16_t* const x = a + k * kTileRows + 2 * r;
           const int8_t* const w = b + k * kPanelCols + 2 * c;
           sum += x[0] * w[0] + x[1] * w[1];
         }
-        all += static_cast<float>(sum) * *scale;
+        all += static_cast<float>(sum) * scale[0] + *group_sum * scale[kPanelCols];
       }
       sums[c] = all;
     }
@@ -81,16 +83,18 @@ HWY_INLINE VI16 LoadPairs(const int8_t* b) {
   return hn::PromoteTo(DI16(), hn::Load(hn::Rebind<int8_t, DI16>(), b));
 }
 
-// sums[r][j] (+)= Σ_groups scales[group][j] · Σ_k a[k / 2][r][k % 2] * b[k / 2][j][k % 2], k below
-// depth, a multiple of 8, in groups of kInt8Group. `resume` continues the sums. `ahead`: weights that
+// sums[r][j] (+)= Σ_groups scales[group][0][j] · Σ_k a[k / 2][r][k % 2] * b[k / 2][j][k % 2] +
+// scales[group][1][j] · group_sums[group][r], k below depth, a multiple of 8, in groups of
+// kInt8Group. `resume` continues the sums. `ahead`: weights that
 // are read ahead of their use, spread over the loop. Any address will do.
 template <int kRows>
-HWY_INLINE void Int8Tile(const int16_t* HWY_RESTRICT a, const int8_t* HWY_RESTRICT b,
-                         const float* HWY_RESTRICT scales, size_t depth, float* HWY_RESTRICT sums,
-                         size_t sums_stride, bool resume, const int8_t* ahead) {
+HWY_INLINE void Int8Tile(const int16_t* HWY_RESTRICT a, const float* HWY_RESTRICT group_sums,
+                         const int8_t* HWY_RESTRICT b, const float* HWY_RESTRICT scales,
+                         size_t depth, float* HWY_RESTRICT sums, size_t sums_stride, bool resume,
+                         const int8_t* ahead) {
   const DF d;
   const DI di;
-  for (size_t k = 0; k < depth; scales += kPanelCols) {
+  for (size_t k = 0; k < depth; scales += 2 * kPanelCols, group_sums += kTileRows) {
     VI even[kRows][2], odd[kRows][2];  // on x86 the first takes all and the second stays zero
     for (int r = 0; r < kRows; ++r)
       for (int h = 0; h < 2; ++h) even[r][h] = odd[r][h] = hn::Zero(di);
@@ -115,7 +119,10 @@ HWY_INLINE void Int8Tile(const int16_t* HWY_RESTRICT a, const int8_t* HWY_RESTRI
         float* const to = sums + static_cast<size_t>(r) * sums_stride + h * kLanes;
         const VF sum = hn::ConvertTo(d, hn::RearrangeToOddPlusEven(even[r][h], odd[r][h]));
         const VF scale = hn::Load(d, scales + h * kLanes);
-        hn::Store(hn::MulAdd(sum, scale, resume ? hn::Load(d, to) : hn::Zero(d)), d, to);
+        const VF middle = hn::Load(d, scales + kPanelCols + h * kLanes);
+        const VF before = resume ? hn::Load(d, to) : hn::Zero(d);
+        const VF group_sum = hn::Set(d, group_sums[r]);
+        hn::Store(hn::MulAdd(sum, scale, hn::MulAdd(group_sum, middle, before)), d, to);
       }
     }
     resume = true;
@@ -126,14 +133,15 @@ HWY_INLINE void Int8Tile(const int16_t* HWY_RESTRICT a, const int8_t* HWY_RESTRI
 
 // Int8Tile for 1 ≤ rows ≤ kTileRows.
 template <int kRows = kTileRows>
-HWY_INLINE void Int8TileRows(int64_t rows, const int16_t* a, const int8_t* b, const float* scales,
-                             size_t depth, float* sums, size_t sums_stride, bool resume,
-                             const int8_t* ahead) {
+HWY_INLINE void Int8TileRows(int64_t rows, const int16_t* a, const float* group_sums,
+                             const int8_t* b, const float* scales, size_t depth, float* sums,
+                             size_t sums_stride, bool resume, const int8_t* ahead) {
   if constexpr (kRows >= 1) {
     if (rows == kRows)
-      Int8Tile<kRows>(a, b, scales, depth, sums, sums_stride, resume, ahead);
+      Int8Tile<kRows>(a, group_sums, b, scales, depth, sums, sums_stride, resume, ahead);
     else
-      Int8TileRows<kRows - 1>(rows, a, b, scales, depth, sums, sums_stride, resume, ahead);
+      Int8TileRows<kRows - 1>(rows, a, group_sums, b, scales, depth, sums, sums_stride, resume,
+                              ahead);
   }
 }
 

@@ -55,17 +55,19 @@ const MatMulKernels& GetMatMulKernels(int64_t targets);
 inline constexpr int64_t kInt8Depth = 8;  // k is padded with zeros to a multiple
 
 struct Int8Product {
-  const int16_t* a = nullptr;    // [rows / tile_rows][k / 2][tile_rows][2 of k]
-  const float* steps = nullptr;  // [rows] of a
+  const int16_t* a = nullptr;         // [rows / tile_rows][k / 2][tile_rows][2 of k]
+  const float* steps = nullptr;       // [rows] of a
+  const float* group_sums = nullptr;  // of a: [rows / tile_rows][groups of k][tile_rows]
   int64_t rows = 0;
   int64_t k = 0;                   // padded
   const int8_t* panels = nullptr;  // all panels of the weight
   int64_t first_panel = 0;         // the part to compute: [first_panel, end_panel)
   int64_t end_panel = 0;
-  int64_t cols = 0;               // of the whole weight
-  const float* scales = nullptr;  // [panels][groups of k][panel_cols], see kernels/int8.h
-  const float* bias = nullptr;    // [cols] or null; null if add
-  float* out = nullptr;           // [rows, cols]
+  int64_t cols = 0;  // of the whole weight
+  // [panels][groups of k][scale | middle][panel_cols], see kernels/int8.h
+  const float* scales = nullptr;
+  const float* bias = nullptr;  // [cols] or null; null if add
+  float* out = nullptr;         // [rows, cols]
   int64_t out_stride = 0;
   bool add = false;       // out += instead of out =
   float* sums = nullptr;  // scratch [kProductScratch], 64-byte aligned
@@ -75,8 +77,9 @@ struct Int8Kernels {
   int64_t panel_cols = 0;  // 2 … 32
   int64_t tile_rows = 0;   // rows of activations that are interleaved
   // q = x * factor, rounded to the nearest integer, which must be in range, to one row of a tile; all
-  // zeros for the factor 0.
-  void (*encode)(const float* x, int64_t n, float factor, int16_t* row) = nullptr;
+  // zeros for the factor 0. group_sums: the row's place in those of its tile.
+  void (*encode)(const float* x, int64_t n, float factor, int16_t* row,
+                 float* group_sums) = nullptr;
   // rows[panel_cols][k] (absent ones zero) to one panel.
   void (*pack)(const int8_t* rows, int64_t k, int64_t padded_k, int8_t* panel) = nullptr;
   void (*multiply)(const Int8Product& product) = nullptr;

@@ -303,8 +303,9 @@ class ReferenceBackend : public Backend {
     for (int64_t c = 0; c < w.rows; ++c) {
       for (int64_t k = 0; k < w.cols; k += kInt8Group) {
         const int64_t count = std::min(kInt8Group, w.cols - k);
-        const float scale = QuantiseGroup(w.Row(c) + k, count, q);
-        for (int64_t i = 0; i < count; ++i) w.Row(c)[k + i] = scale * static_cast<float>(q[i]);
+        const Int8Scale scale = QuantiseGroup(w.Row(c) + k, count, q);
+        for (int64_t i = 0; i < count; ++i)
+          w.Row(c)[k + i] = scale.middle + scale.scale * static_cast<float>(q[i]);
       }
     }
   }

@@ -78,8 +78,9 @@ std::vector<float> WeightAs(const std::string& dtype, std::vector<float> values,
   for (float* column = values.data(); column < values.data() + values.size(); column += in_cols) {
     for (int64_t k = 0; k < in_cols; k += kInt8Group) {
       const int64_t count = std::min(kInt8Group, in_cols - k);
-      const float scale = QuantiseGroup(column + k, count, q);
-      for (int64_t i = 0; i < count; ++i) column[k + i] = scale * static_cast<float>(q[i]);
+      const Int8Scale scale = QuantiseGroup(column + k, count, q);
+      for (int64_t i = 0; i < count; ++i)
+        column[k + i] = scale.middle + scale.scale * static_cast<float>(q[i]);
     }
   }
   return values;

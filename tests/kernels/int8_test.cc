@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -18,26 +19,69 @@ namespace {
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-TEST(Int8, TheLargestWeightOfAGroupTakesTheLargestCode) {
-  for (const float largest : {1e-20f, 0.3f, 77.0f, 1e30f}) {
-    const std::vector<float> w = {largest / 3, -largest, 0, largest};
-    std::vector<int8_t> q(4);
-    const float scale = QuantiseGroup(w.data(), 4, q.data());
-    EXPECT_EQ(q, (std::vector<int8_t>{42, -127, 0, 127}));
-    EXPECT_NEAR(scale * 127 / largest, 1, 3 * kU);
+float Value(const Int8Scale& scale, int8_t q) {
+  return scale.middle + scale.scale * static_cast<float>(q);
+}
+
+TEST(Int8, AGroupIsCutInto255EqualSteps) {
+  Data data(3);
+  for (const float sigma : {1e-20f, 0.02f, 77.0f, 1e30f}) {
+    const std::vector<float> w = data.Normal(kInt8Group, sigma);
+    std::vector<int8_t> q(w.size());
+    const Int8Scale scale = QuantiseGroup(w.data(), kInt8Group, q.data());
+    const auto [least, largest] = std::ranges::minmax(w);
+    EXPECT_NEAR(scale.scale * 255 / (largest - least), 1, 4 * kU);
+    // Half a step, and what float32 rounds of values and codes.
+    for (size_t i = 0; i < w.size(); ++i)
+      EXPECT_NEAR(Value(scale, q[i]), w[i], scale.scale * (0.5 + 2 * 255 * kU)) << i;
+  }
+}
+
+// Blocks of files in 4, 5 and 6 bits: low + level · step.
+TEST(Int8, ValuesOnAFewEqualLevelsAreKeptAsTheyAre) {
+  Data data(4);
+  for (const int levels : {16, 32, 64}) {
+    for (int round = 0; round < 200; ++round) {
+      const float step = std::abs(data.Normal(1, 0.01f)[0]) + 1e-4f, low = data.Normal(1, 0.1f)[0];
+      std::vector<float> w;
+      for (int64_t i = 0; i < kInt8Group; ++i)
+        w.push_back(low + step * static_cast<float>(data.Integer(0, levels - 1)));
+      std::vector<int8_t> q(w.size());
+      const Int8Scale scale = QuantiseGroup(w.data(), kInt8Group, q.data());
+      // A value and its code round a few times, by kU of the largest that takes part.
+      const double rounding = 8 * kU * (std::abs(low) + static_cast<float>(levels) * step);
+      for (size_t i = 0; i < w.size(); ++i) ASSERT_NEAR(Value(scale, q[i]), w[i], rounding);
+    }
+  }
+}
+
+TEST(Int8, EqualValuesAreTheMiddle) {
+  for (const int64_t n : {int64_t{1}, kInt8Group}) {
+    const std::vector<float> w(static_cast<size_t>(n), -0.7f);
+    std::vector<int8_t> q(w.size(), 9);
+    const Int8Scale scale = QuantiseGroup(w.data(), n, q.data());
+    EXPECT_EQ(scale.scale, 0);
+    EXPECT_EQ(scale.middle, -0.7f);
+    EXPECT_EQ(q, std::vector<int8_t>(w.size(), 0));
   }
 }
 
 TEST(Int8, AGroupThatIsNearlyZeroIsZeroAndOneThatIsNoNumberStaysNone) {
   std::vector<int8_t> q(3, 9);
   for (const std::vector<float>& w : {std::vector<float>{0, 0, 0}, {1e-40f, -1e-35f, 0}}) {
-    EXPECT_EQ(QuantiseGroup(w.data(), 3, q.data()), 0);
+    const Int8Scale scale = QuantiseGroup(w.data(), 3, q.data());
+    EXPECT_EQ(scale.scale, 0);
+    EXPECT_EQ(scale.middle, 0);
     EXPECT_EQ(q, std::vector<int8_t>(3, 0));
   }
   for (const float bad : {kNan, kInfinity, -kInfinity}) {
-    const std::vector<float> w = {1, bad, 2};
-    EXPECT_TRUE(std::isnan(QuantiseGroup(w.data(), 3, q.data())));
-    EXPECT_EQ(q, std::vector<int8_t>(3, 0));
+    for (const std::vector<float>& w :
+         {std::vector<float>{1, bad, 2}, {bad, 1, 2}, {bad, bad, bad}}) {
+      const Int8Scale scale = QuantiseGroup(w.data(), 3, q.data());
+      EXPECT_TRUE(std::isnan(scale.scale));
+      EXPECT_TRUE(std::isnan(scale.middle));
+      EXPECT_EQ(q, std::vector<int8_t>(3, 0));
+    }
   }
 }
 
@@ -56,25 +100,26 @@ class Int8Product : public ::testing::TestWithParam<std::string> {
   std::unique_ptr<Backend> backend_ = MakeVariant({"cpu", "int8", GetParam()}, 2);
 };
 
-// Every activation at its largest and every weight at ±127, over depths of models and beyond.
+// Every activation at its largest and nearly every code at an end, over depths of models and beyond. A group's third value
+// makes its codes 1 apart.
 TEST_P(Int8Product, HoldsTheLargestSumsThereCanBe) {
   for (const int64_t k : {516, 1536, 8960, 18944}) {
+    constexpr auto levels = static_cast<float>(kActivationLevels);
+    std::vector<float> w(static_cast<size_t>(2 * k));
+    double want[2] = {0, 0}, magnitude = 0;
+    for (int64_t i = 0; i < k; ++i) {
+      const int64_t at = i % kInt8Group;
+      w[static_cast<size_t>(i)] = at == 0 ? -128.0f : at == 1 ? 0.0f : 127.0f;
+      w[static_cast<size_t>(k + i)] = at == 0 ? 127.0f : at == 1 ? 0.0f : -128.0f;
+      for (int c = 0; c < 2; ++c) want[c] += double{levels} * w[static_cast<size_t>(c * k + i)];
+      magnitude += double{levels} * 128;
+    }
+    // Exact integers, times the scale and the middle, two multiply-adds a group.
+    const double tolerance = 2 * (static_cast<double>(k) / kInt8Group + 8) * kU * magnitude;
     for (const int64_t rows : {1, 7, 30}) {
-      constexpr auto levels = static_cast<float>(kActivationLevels);
-      const std::vector<float> x(static_cast<size_t>(rows * k), levels);
-      std::vector<float> w(static_cast<size_t>(3 * k), 127.0f);
-      for (int64_t i = k; i < 2 * k; ++i) w[static_cast<size_t>(i)] = -127;
-      for (int64_t i = 2 * k; i < 3 * k; i += 2) w[static_cast<size_t>(i)] = -127;
-      const double largest = double{levels} * 127 * static_cast<double>(k);
-      // Exact integers, times the scale, one multiply-add a group.
-      const double tolerance = (static_cast<double>(k / kInt8Group) + 8) * kU * largest;
-      const std::vector<float> got = Product(x, w, k);
-      for (int64_t r = 0; r < rows; ++r) {
-        const auto at = static_cast<size_t>(3 * r);
-        EXPECT_NEAR(got[at], largest, tolerance) << k;
-        EXPECT_NEAR(got[at + 1], -largest, tolerance) << k;
-        EXPECT_EQ(got[at + 2], 0) << k;  // k is even
-      }
+      const std::vector<float> got =
+          Product(std::vector<float>(static_cast<size_t>(rows * k), levels), w, k);
+      for (size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], want[i % 2], tolerance) << k;
     }
   }
 }
