@@ -23,6 +23,7 @@ inline constexpr int32_t kWeightSteps =
 inline constexpr int32_t kActivationLevels = 32767;
 static_assert(kInt8Group * 128 * kActivationLevels <= std::numeric_limits<int32_t>::max());
 
+// Of one group of weights: w ≈ middle + q · scale.
 struct Int8Scale {
   float scale = 0;
   float middle = 0;
