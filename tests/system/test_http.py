@@ -53,7 +53,7 @@ def test_health_and_readiness(server: SysoneServer, path: str):
     assert_ids(response)
 
 
-SAMPLE = re.compile(r'(sysone_[a-z0-9_]+)(\{[a-z_]+="[^"]*"(?:,[a-z_]+="[^"]*")*\})? (-?[0-9.e+]+|NaN|[+-]Inf)')
+SAMPLE = re.compile(r'(sysone_[a-z0-9_]+)(\{[a-z_]+="[^"]*"(?:,[a-z_]+="[^"]*")*\})? (-?[0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?|NaN|[+-]Inf)')
 
 
 def samples(server: SysoneServer) -> dict[str, float]:
