@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""One decision at a time over HTTP, float32 against bfloat16 in turns: milliseconds a decision, and how much of them lies outside
+"""One decision at a time over HTTP, int8 against float32 in turns: milliseconds a decision, and how much of them lies outside
 the forward pass.
 
     scripts/bench/latency.py [--model smollm2-135m] [--rounds 15] [--lengths 60 300] [--json FILE]
@@ -21,7 +21,7 @@ import sys
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-TYPES = ("float32", "bfloat16")
+TYPES = ("int8", "float32")
 WORDS = ("the parcel was sent on monday and the customer asks when it will arrive because the shop said two days and "
          "nothing has come so far while the invoice was paid at once").split()
 
@@ -29,7 +29,7 @@ WORDS = ("the parcel was sent on monday and the customer asks when it will arriv
 class Server:
     def __init__(self, model, dtype):
         command = [ROOT / "build/release/bin/sysone", "serve", model, "--host", "127.0.0.1", "--port", "0", "--dtype", dtype,
-                   "--disable-log-requests", "--log-level", "warning"]
+                   "--no-enable-prefix-caching", "--disable-log-requests", "--log-level", "warning"]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, encoding="utf-8")
         line = self.process.stdout.readline()
         found = re.search(r"ready on \S+:(\d+)", line)
@@ -98,11 +98,11 @@ def main():
     servers = {dtype: Server(options.model, dtype) for dtype in TYPES}
     results = {"machine": machine(), "model": options.model, "rounds": options.rounds, "lengths": []}
     print(f"{results['machine']}; {options.model}, {options.rounds} rounds, medians")
-    print("| prompt tokens | float32 ms | bfloat16 ms | float32 / bfloat16 | outside the pass, ms |")
+    print("| prompt tokens | int8 ms | float32 ms | float32 / int8 | outside the pass, ms |")
     print("|---|---|---|---|---|")
     try:
         for length in options.lengths:
-            body, used = body_of_length(servers["bfloat16"], length)
+            body, used = body_of_length(servers["int8"], length)
             totals = {dtype: [] for dtype in TYPES}
             outside = []
             for _ in range(options.rounds):
@@ -113,11 +113,11 @@ def main():
                     outside.append(total - in_pass)
                     winners.add(answer["answers"]["q"]["probabilities"]["yes"] > 0.5)
                 if len(winners) != 1:
-                    raise RuntimeError("float32 and bfloat16 disagree")
+                    raise RuntimeError("int8 and float32 disagree")
             medians = {dtype: statistics.median(totals[dtype]) for dtype in TYPES}
             results["lengths"].append({"tokens": used, "ms": medians, "outside_ms": statistics.median(outside)})
-            print(f"| {used} | {medians['float32']:.1f} | {medians['bfloat16']:.1f} | "
-                  f"{medians['float32'] / medians['bfloat16']:.2f} | {statistics.median(outside):.2f} |", flush=True)
+            print(f"| {used} | {medians['int8']:.1f} | {medians['float32']:.1f} | "
+                  f"{medians['float32'] / medians['int8']:.2f} | {statistics.median(outside):.2f} |", flush=True)
         results["resident_mib"] = {dtype: servers[dtype].resident_mib() for dtype in TYPES}
         print(f"resident MiB: {results['resident_mib']}")
     finally:
