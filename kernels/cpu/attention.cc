@@ -12,7 +12,6 @@ constexpr int64_t kStorePiece = 16;
 // Columns of a head are padded with zeros to whole panels, the widest that any target has.
 constexpr int64_t kColUnit = 32;
 
-int64_t RoundUp(int64_t count, int64_t unit) { return (count + unit - 1) / unit * unit; }
 
 // Query rows of a tile: a whole number of register tiles in both products, and few enough that the tile's queries, scores and
 // sums stay in the first two levels of cache.

@@ -38,12 +38,16 @@ class Buffer {
   std::byte* data_ = nullptr;
 };
 
+// How many groups of `unit` hold `count`, and what those groups hold; count ≥ 0, unit ≥ 1.
+constexpr int64_t DivideUp(int64_t count, int64_t unit) { return (count + unit - 1) / unit; }
+constexpr int64_t RoundUp(int64_t count, int64_t unit) { return DivideUp(count, unit) * unit; }
+
 // Elements from one row to the next: whole cache lines, and never a multiple of 4 KiB, because the
 // rows of a tile would then compete for the same few cache sets.
 template <class T>
 int64_t RowStride(int64_t cols) {
   constexpr int64_t kLine = 64 / sizeof(T), kPage = 4096 / sizeof(T);
-  const int64_t stride = (cols + kLine - 1) / kLine * kLine;
+  const int64_t stride = RoundUp(cols, kLine);
   return stride % kPage == 0 ? stride + kLine : stride;
 }
 

@@ -214,10 +214,9 @@ std::unique_ptr<Operand> CpuBackend::NewOperand(int64_t max_rows, int64_t cols) 
       operand->bf16 = Rows<uint16_t>(max_rows, cols);
       break;
     case Encoding::kInt16:
-      operand->i16 =
-          TiledRows(max_rows, (cols + kInt8Depth - 1) / kInt8Depth * kInt8Depth, int8_.tile_rows);
+      operand->i16 = TiledRows(max_rows, RoundUp(cols, kInt8Depth), int8_.tile_rows);
       operand->steps = Rows<float>(1, max_rows);
-      operand->groups = (cols + kInt8Group - 1) / kInt8Group;
+      operand->groups = DivideUp(cols, kInt8Group);
       operand->group_sums = Rows<float>(1, (max_rows + int8_.tile_rows) * operand->groups);
       break;
   }

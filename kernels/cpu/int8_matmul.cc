@@ -18,8 +18,6 @@ struct Int8Weight : CpuWeight {
   Buffer scales;  // float [panels][groups][scale | middle][panel_cols]
 };
 
-int64_t DivideUp(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 class Int8MatMul : public MatMulEngine {
  public:
   Int8MatMul(int64_t targets, ThreadPool& pool) : kernels_(GetInt8Kernels(targets)), pool_(pool) {
@@ -37,7 +35,7 @@ class Int8MatMul : public MatMulEngine {
     auto weight = std::make_unique<Int8Weight>();
     weight->out_cols = out_cols;
     weight->in_cols = in_cols;
-    weight->padded_in_cols = DivideUp(in_cols, kInt8Depth) * kInt8Depth;
+    weight->padded_in_cols = RoundUp(in_cols, kInt8Depth);
     weight->panels = DivideUp(out_cols, width);
     const int64_t panel_bytes = width * weight->padded_in_cols;
     weight->buffer = Buffer(static_cast<size_t>(weight->panels * panel_bytes));

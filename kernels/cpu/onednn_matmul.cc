@@ -29,8 +29,6 @@ constexpr int64_t kSmallTile = 16, kLargeTile = 64;
 // Columns a slice is a multiple of: whole register tiles of every instruction set.
 constexpr int64_t kSliceUnit = 64;
 
-int64_t DivideUp(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 // oneDNN in this thread, alone.
 class OneThread {
  public:

@@ -15,8 +15,6 @@ struct PanelWeight : CpuWeight {
   Buffer buffer;
 };
 
-int64_t DivideUp(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 class PanelMatMul : public MatMulEngine {
  public:
   PanelMatMul(Dtype weights, int64_t targets, ThreadPool& pool)

@@ -16,6 +16,7 @@
 #include "kernels/backend.h"
 #include "model/model_files.h"
 #include "model/model_path.h"
+#include "tests/system/models_folder.h"
 #include "worker/decoder.h"
 
 namespace sysone {
@@ -36,18 +37,6 @@ double Bfloat16Tolerance(size_t layers, double largest_logit) {
 struct Setting {
   std::string model, dtype;
 };
-
-std::string Env(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? "" : value;
-}
-
-std::string ModelsFolder() {
-  if (const std::string cache = Env("SYSONE_CACHE"); !cache.empty()) return cache + "/models";
-  if (const std::string cache = Env("XDG_CACHE_HOME"); !cache.empty())
-    return cache + "/sysone/models";
-  return Env("HOME") + "/.cache/sysone/models";
-}
 
 std::string Read(const std::string& path) {
   std::ifstream file(path);

@@ -17,6 +17,7 @@
 #include "kernels/backend.h"
 #include "model/model_files.h"
 #include "model/model_path.h"
+#include "tests/system/models_folder.h"
 #include "tests/system/varied_requests.h"
 #include "worker/decoder.h"
 
@@ -25,18 +26,6 @@ namespace {
 
 constexpr int32_t kMaxTokens = 2048;
 constexpr double kClearLead = 0.02, kSameWinners = 0.99, kMeanDifference = 0.01;
-
-std::string Env(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? "" : value;
-}
-
-std::string ModelsFolder() {
-  if (const std::string cache = Env("SYSONE_CACHE"); !cache.empty()) return cache + "/models";
-  if (const std::string cache = Env("XDG_CACHE_HOME"); !cache.empty())
-    return cache + "/sysone/models";
-  return Env("HOME") + "/.cache/sysone/models";
-}
 
 template <class T>
 T Must(Result<T> result) {
