@@ -1,0 +1,56 @@
+// How the ranks of a worker group work together: sums, messages from rank 0, and comparing notes. Behind it stand one rank
+// alone, ranks that share memory, or MPI.
+//
+// All ranks make the same calls in the same order. There are no errors: a rank that cannot go on, or finds that another one
+// does something else than itself, aborts its process; the launcher (mpirun) then ends the others, and the router starts the
+// group anew. A half-broken group would be worse than none.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+
+namespace sysone {
+
+// One thread calls it.
+class Collective {
+ public:
+  virtual ~Collective() = default;
+
+  int32_t rank() const { return rank_; }
+  int32_t size() const { return size_; }
+  // For the log: "2 ranks over shared memory".
+  virtual std::string Describe() const = 0;
+
+  // values[i] becomes the sum of all ranks' values[i], added in the order of ranks: the same bits on every rank, in every
+  // run and whatever else is summed with it. All ranks give equally many.
+  virtual void AllReduceSum(std::span<float> values) = 0;
+  // Rank 0's message goes to all. The others sleep until there is one, however long that takes.
+  virtual void Broadcast(std::vector<std::byte>& message) = 0;
+  // all[r] becomes rank r's `own`; all.size() == size(). Nobody returns before everybody has called.
+  virtual void AllGather(uint64_t own, std::span<uint64_t> all) = 0;
+  // The orderly end: waits for all ranks. A process that ends without it takes its group down.
+  virtual void Finish() = 0;
+
+ protected:
+  Collective(int32_t rank, int32_t size) : rank_(rank), size_(size) {}
+
+ private:
+  const int32_t rank_;
+  const int32_t size_;
+};
+
+// One rank: nothing to do.
+std::unique_ptr<Collective> MakeSoloCollective();
+
+// Aborts, naming the ranks that differ from rank 0, unless all ranks come with the same `value`. `what` is compared: "the
+// batch".
+void CheckAgreement(Collective& collective, uint64_t value, const char* what);
+
+}  // namespace sysone
