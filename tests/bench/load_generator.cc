@@ -2,11 +2,17 @@
 // loop), from one thread, so that it takes as little as it can of the machine that it shares with the server.
 //
 //   load_generator --port N --bodies FILE [--host 127.0.0.1] [--path /v1/systemone] [--connections 1] [--seconds 5 | --requests N]
-//                  [--warm-requests N] [--random SEED] [--check]
+//                  [--warm-requests N] [--random SEED] [--answer-mark '"type":'] [--check]
 //
 // FILE holds one JSON request body a line; they are sent in turn, or at random. Prints one JSON object. `answers` are the
-// questions that were answered (usage.output_tokens). `outside_us` is what a request took beyond its forward pass, which the
-// Server-Timing header tells. --check: equal bodies must get equal answers; a difference counts as an error.
+// questions that were answered: the mark stands once for each in a response. `outside_us` is what a request took beyond its
+// forward pass, which the Server-Timing header tells. --check: equal bodies must get equal answers; a difference counts as an
+// error.
+//
+// A server may close a connection. `reconnects` counts the connections that were made anew to ask on, `unanswered` the requests
+// that got no whole answer: because their connection broke, or because nothing came for two minutes, which ends the run. Neither
+// is asked again, and both are counted from the first request on, warm ones too. A connection that the server closes when this
+// side has nothing to ask any more is neither. Exits with 1 after any error or unanswered request.
 // SPDX-License-Identifier: Apache-2.0
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -39,8 +45,9 @@ struct Options {
   std::string bodies;
   size_t connections = 1;
   double seconds = 5;
-  uint64_t requests = 0;       // 0: as many as the time allows
-  uint64_t warm_requests = 0;  // not measured
+  uint64_t requests = 0;                  // 0: as many as the time allows
+  uint64_t warm_requests = 0;             // not measured
+  std::string answer_mark = "\"type\":";  // every answer of a decision says its type
   bool random = false;
   uint64_t seed = 1;
   bool check = false;
@@ -83,6 +90,8 @@ Options ParseOptions(int argc, char** argv) {
       options.requests = strtoull(value, nullptr, 10);
     } else if (name == "--warm-requests") {
       options.warm_requests = strtoull(value, nullptr, 10);
+    } else if (name == "--answer-mark") {
+      options.answer_mark = value;
     } else if (name == "--random") {
       options.random = true;
       options.seed = strtoull(value, nullptr, 10);
@@ -90,8 +99,9 @@ Options ParseOptions(int argc, char** argv) {
       Die("no such option: " + name);
     }
   }
-  if (options.port == 0 || options.bodies.empty() || options.connections == 0)
-    Die("--port, --bodies and at least one connection are needed");
+  if (options.port == 0 || options.bodies.empty() || options.connections == 0 ||
+      options.answer_mark.empty())
+    Die("--port, --bodies, a mark and at least one connection are needed");
   return options;
 }
 
@@ -125,9 +135,17 @@ std::string_view Answers(std::string_view body) {
              : body.substr(begin, end - begin);
 }
 
+uint64_t Occurrences(std::string_view text, std::string_view mark) {
+  uint64_t count = 0;
+  for (size_t at = text.find(mark); at != std::string_view::npos; at = text.find(mark, at + 1))
+    ++count;
+  return count;
+}
+
 struct Connection {
   int fd = -1;
-  size_t request = 0;  // which body is asked
+  bool waiting = false;  // for the answer to `request`
+  size_t request = 0;    // which body is asked
   int64_t begin_ns = 0;
   std::string received;
 };
@@ -148,26 +166,38 @@ class Load {
     for (Connection& connection : connections_) Ask(connection);
     while (waiting_ > 0) {
       std::array<epoll_event, 256> events;
-      const int count = epoll_wait(epoll_, events.data(), static_cast<int>(events.size()), 120'000);
-      if (count == 0) Die("no answer within two minutes");
+      const int count =
+          epoll_wait(epoll_, events.data(), static_cast<int>(events.size()), kSilenceMs);
+      if (count == 0) {
+        fprintf(stderr, "load_generator: nothing came for %d ms\n", kSilenceMs);
+        unanswered_ += waiting_;
+        break;
+      }
       if (count < 0 && errno != EINTR) Die("epoll_wait");
       for (int i = 0; i < count; ++i)
         OnReady(connections_[events[static_cast<size_t>(i)].data.u64]);
     }
+    if (end_ns_ <= begin_ns_) end_ns_ = NowNs();  // nothing was answered
   }
 
   void Print() {
     std::sort(latencies_us_.begin(), latencies_us_.end());
     std::sort(outside_us_.begin(), outside_us_.end());
     const double seconds = static_cast<double>(end_ns_ - begin_ns_) * 1e-9;
-    printf(
-        "{\"connections\": %zu, \"seconds\": %.3f, \"requests\": %zu, \"answers\": %llu, "
-        "\"errors\": %llu, "
-        "\"requests_per_s\": %.1f, \"answers_per_s\": %.1f, ",
-        connections_.size(), seconds, latencies_us_.size(),
-        static_cast<unsigned long long>(answers_), static_cast<unsigned long long>(errors_),
-        static_cast<double>(latencies_us_.size()) / seconds,
-        static_cast<double>(answers_) / seconds);
+    const auto print_count = [](const char* name, uint64_t count) {
+      printf("\"%s\": %llu, ", name, static_cast<unsigned long long>(count));
+    };
+    printf("{\"seconds\": %.3f, ", seconds);
+    print_count("connections", connections_.size());
+    print_count("asked", begun_);
+    print_count("requests", latencies_us_.size());
+    print_count("answers", answers_);
+    print_count("errors", errors_);
+    print_count("unanswered", unanswered_);
+    print_count("reconnects", reconnects_);
+    printf("\"requests_per_s\": %.2f, \"answers_per_s\": %.2f, ",
+           static_cast<double>(latencies_us_.size()) / seconds,
+           static_cast<double>(answers_) / seconds);
     PrintQuantiles("latency_us", latencies_us_);
     printf(", ");
     PrintQuantiles("outside_us", outside_us_);
@@ -180,9 +210,11 @@ class Load {
     printf("}}\n");
   }
 
-  bool failed() const { return errors_ > 0; }
+  bool failed() const { return errors_ + unanswered_ > 0; }
 
  private:
+  static constexpr int kSilenceMs = 120'000;
+
   static void PrintQuantiles(const char* name, const std::vector<float>& sorted) {
     const auto at = [&](double share) {
       if (sorted.empty()) return 0.0;
@@ -221,18 +253,25 @@ class Load {
   // Sends the next request, unless the run is over.
   void Ask(Connection& connection) {
     if (Over()) return;
+    if (connection.fd < 0) {
+      ++reconnects_;
+      Connect(static_cast<size_t>(&connection - connections_.data()));
+    }
     connection.request =
         static_cast<size_t>(options_.random ? random_() : begun_) % requests_.size();
     ++begun_;
     ++waiting_;
+    connection.waiting = true;
     connection.received.clear();
     connection.begin_ns = NowNs();
     const std::string& bytes = requests_[connection.request];
     // The socket blocks, and a server that reads nothing until it has answered the request before does not exist in a
-    // closed loop: this waits only for the kernel.
+    // closed loop: this waits only for the kernel. Where the server has closed meanwhile, the socket is readable too, and
+    // OnReady sees what became of it.
     for (size_t sent = 0; sent < bytes.size();) {
       const ssize_t count =
           send(connection.fd, bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL);
+      if (count < 0 && (errno == EPIPE || errno == ECONNRESET)) return;
       if (count < 0) Die(std::string("send: ") + std::strerror(errno));
       sent += static_cast<size_t>(count);
     }
@@ -241,7 +280,7 @@ class Load {
   void OnReady(Connection& connection) {
     const ssize_t count = recv(connection.fd, buffer_.data(), buffer_.size(), MSG_DONTWAIT);
     if (count < 0 && (errno == EAGAIN || errno == EINTR)) return;
-    if (count <= 0) Die("the server closed a connection");
+    if (count <= 0) return OnClosed(connection);
     connection.received.append(buffer_.data(), static_cast<size_t>(count));
     const size_t head_end = connection.received.find("\r\n\r\n");
     if (head_end == std::string::npos) return;
@@ -250,12 +289,31 @@ class Load {
     if (length < 0) Die("a response without Content-Length");
     const size_t total = head_end + 4 + static_cast<size_t>(length);
     if (connection.received.size() < total) return;
-    --waiting_;
+    if (!connection.waiting) Die("a response that nobody asked for");
     Record(connection, head, std::string_view(connection.received).substr(head_end + 4));
-    if (head.find("\r\nConnection: close") != std::string_view::npos) {
-      close(connection.fd);
-      Connect(static_cast<size_t>(&connection - connections_.data()));
-    }
+    if (head.find("\r\nConnection: close") != std::string_view::npos) Close(connection);
+    Finish(connection);
+  }
+
+  // The server has closed the connection without having said so, or it broke.
+  void OnClosed(Connection& connection) {
+    Close(connection);
+    if (!connection.waiting) return;
+    ++unanswered_;
+    Finish(connection);
+  }
+
+  static void Close(Connection& connection) {
+    close(connection.fd);
+    connection.fd = -1;
+  }
+
+  // The request was answered or never will be: the next one.
+  void Finish(Connection& connection) {
+    connection.waiting = false;
+    --waiting_;
+    // The first answers of a run find cold caches.
+    if (++done_ == options_.warm_requests) begin_ns_ = NowNs();
     Ask(connection);
   }
 
@@ -266,17 +324,13 @@ class Load {
     if (differs)
       fprintf(stderr, "answers to equal requests differ: %.*s\n", static_cast<int>(body.size()),
               body.data());
-    // The first answers of a run find cold caches.
-    if (++done_ <= options_.warm_requests) {
-      if (done_ == options_.warm_requests) begin_ns_ = NowNs();
-      return;
-    }
+    if (done_ < options_.warm_requests) return;
     end_ns_ = NowNs();
     ++statuses_[status];
     const double us = static_cast<double>(end_ns_ - connection.begin_ns) * 1e-3;
     latencies_us_.push_back(static_cast<float>(us));
     if (status != 200) return;
-    answers_ += static_cast<uint64_t>(NumberAfter(body, "\"output_tokens\":", 1));
+    answers_ += Occurrences(body, options_.answer_mark);
     const double pass_ms = NumberAfter(head, "pass;dur=", -1);
     if (pass_ms >= 0) outside_us_.push_back(static_cast<float>(us - pass_ms * 1e3));
   }
@@ -299,6 +353,8 @@ class Load {
   uint64_t waiting_ = 0;
   uint64_t answers_ = 0;
   uint64_t errors_ = 0;
+  uint64_t unanswered_ = 0;
+  uint64_t reconnects_ = 0;
   int64_t begin_ns_ = 0;
   int64_t end_ns_ = 0;
   std::map<int, uint64_t> statuses_;

@@ -15,7 +15,7 @@ import xml.etree.ElementTree
 import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts/bench"))
-from common import plot, results, stats, workload  # noqa: E402
+from common import plot, prompts, results, stats, workload  # noqa: E402
 
 
 def test_a_median_is_the_middle_value_or_the_mean_of_two():
@@ -138,6 +138,29 @@ def test_a_prompt_is_fitted_to_a_number_of_tokens_or_refused():
         workload.fitted(tokens_of, 10)
 
 
+def test_the_clients_of_a_service_ask_one_question_over_states_of_their_own():
+    rng = random.Random(1)
+    bodies = [workload.same_question(rng, 10) for _ in range(1000)]
+    assert len({json.dumps(body["questions"]) for body in bodies}) == 1
+    assert len({body["state"] for body in bodies}) == 1000
+    assert {len(body["state"].split()) for body in bodies} == {11}
+
+
+def test_every_mix_asks_again_about_the_same_long_states():
+    known = set(workload.asked_before())
+    for seed in (1, 2):
+        states = [body["state"] for body in workload.mixed(seed, 10 * workload.MIX)]
+        long_ones = {state for state in states if len(state.split()) > 1900}
+        assert long_ones and long_ones <= known
+
+
+def test_what_llama_server_is_asked_holds_every_prompt_and_as_many_probabilities_as_labels():
+    assert prompts.completion([[1, 2]], 2)["prompt"] == [1, 2]
+    body = prompts.completion([[1, 2], [3]], 64)
+    assert body["prompt"] == [[1, 2], [3]]
+    assert (body["n_predict"], body["n_probs"]) == (1, 64)
+
+
 def script(name):
     path = pathlib.Path(__file__).resolve().parents[2] / "scripts/bench" / name
     loader = importlib.machinery.SourceFileLoader(name, str(path))
@@ -161,3 +184,13 @@ def test_a_table_is_made_from_a_result_file_and_the_rest_of_the_page_is_left_alo
     assert "| smollm2-135m | int8 | 60 | 21.0 | 22.5 | 66.1 | – | 0.32 | 79 % |" in made
     assert made.startswith("before\n") and "\nafter\n" in made and "old" not in made
     assert made.endswith("<!-- bench:peers:begin -->\nNot measured yet.\n<!-- bench:peers:end -->\n")
+
+
+def test_the_table_of_many_clients_shows_what_was_lost_on_either_side():
+    counts = {"requests": 80, "errors": 1, "unanswered": 2, "reconnects": 3}
+    row = {"model": "smollm2-135m", "workload": "short", "clients": 8, "dtype": "int8", "format": "q4_0", "way": "completion -np 8", "ratio": 2.5,
+           "sysone": {"answers_per_s": 50.0, "p50_ms": 160.0, "p99_ms": 320.0, **dict.fromkeys(counts, 0)},
+           "llama": {"answers_per_s": 20.0, "p50_ms": 400.0, "p99_ms": 2000.0, **counts}}
+    ours, theirs = [[cell.strip() for cell in line.split("|")[1:-1]] for line in script("tables").clients_table([row]).splitlines()[2:]]
+    assert ours[3:] == ["sysone int8", "50.0", "", "160.0", "320.0", "2.0", "0", "0", "0", "0"]
+    assert theirs[3:] == ["llama-server q4_0, completion -np 8", "20.0", "2.50", "400.0", "2000", "5.0", "80", "1", "2", "3"]

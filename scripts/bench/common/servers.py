@@ -108,13 +108,18 @@ class SysoneServer(Server):
 
 
 class LlamaServer(Server):
-    """llama-server with `slots` requests at once, each up to `slot_tokens` long."""
+    """llama-server with `slots` requests at once, each up to `slot_tokens` long, for up to `clients` connections.
 
-    def __init__(self, model_file, slots=1, slot_tokens=4096, threads=2, flags=()):
+    A connection that its HTTP threads do not reach waits until another one ends, after 100 requests or 5 idle seconds: so there
+    is one for each. It logs errors only. What it reads and writes may take an hour (--timeout), and its caches are as they are by
+    default.
+    """
+
+    def __init__(self, model_file, slots=1, slot_tokens=4096, threads=2, flags=(), clients=8):
         port = free_port()
         super().__init__("llama-server", [
             peers_folder() / "llama-server", "-m", model_file, "--host", "127.0.0.1", "--port", port, "-t", threads,
-            "-tb", threads, "-np", slots, "-c", slots * slot_tokens, *flags])
+            "-tb", threads, "-np", slots, "-c", slots * slot_tokens, "--threads-http", clients + 8, "-lv", 1, *flags])
         self.port = port
 
     def _wait_ready(self, deadline):

@@ -50,24 +50,29 @@ def single(rng, state_words):
     return body(state(rng, state_words), {"q": choice(rng, 2)})
 
 
-def fitted(tokens_of, tokens):
-    """The number of state words with which single() is a prompt of `tokens` tokens; tokens_of(body) counts them."""
+def same_question(rng, state_words):
+    """The one question of a service, some 25 tokens, over a fresh state."""
+    return body(state(rng, state_words), {"q": {"type": "noul", "instructions": "Is this urgent?"}})
+
+
+def fitted(tokens_of, tokens, make=single):
+    """The number of state words with which make() is a prompt of `tokens` tokens; tokens_of(body) counts them."""
     count = max(1, tokens - 50)
     for _ in range(8):
-        off = tokens - tokens_of(single(random.Random(0), count))
+        off = tokens - tokens_of(make(random.Random(0), count))
         if off == 0:
             return count
         count = max(1, count + off)
     raise ValueError(f"no prompt of {tokens} tokens; the last one was {off} off")
 
 
-def _mixed_one(kind, rng, asked_before, most_options):
+def _mixed_one(kind, rng, long_states, most_options):
     if kind == "short":
         return body(state(rng, rng.randint(30, 80)), questions(rng, rng.randint(3, 5)))
     if kind == "medium":
         return body(state(rng, rng.randint(360, 880)), questions(rng, 1))
     if kind == "asked before":
-        return body(rng.choice(asked_before), questions(rng, 1))
+        return body(rng.choice(long_states), questions(rng, 1))
     if kind == "ranking":
         return body(state(rng, 12), {f"d{i}": noul(rng, rng.randint(30, 60)) for i in range(30)})
     return body(state(rng, rng.randint(30, 80)), {"q": choice(rng, rng.randint(64, most_options))})
@@ -76,14 +81,21 @@ def _mixed_one(kind, rng, asked_before, most_options):
 # Half short with several questions, a quarter of some hundred tokens, a tenth long over a state that was asked before, a tenth
 # that rank 30 documents, the rest choices among many options.
 _BLOCK = ["short"] * 10 + ["medium"] * 5 + ["asked before"] * 2 + ["ranking"] * 2 + ["options"]
+MIX = len(_BLOCK)  # so many requests hold every share
+
+
+def asked_before():
+    """The long states of every mix."""
+    rng = random.Random("asked before")
+    return [state(rng, rng.randint(2000, 3600)) for _ in range(4)]
 
 
 def mixed(seed, count, most_options=255):
     """The mix of a decision service. Every 20 requests hold the same shares in another order, so that a run that gets further
     than another has not done easier work."""
     rng = random.Random(seed)
-    asked_before = [state(rng, rng.randint(2000, 3600)) for _ in range(4)]
+    long_states = asked_before()
     bodies = []
     while len(bodies) < count:
-        bodies += [_mixed_one(kind, rng, asked_before, most_options) for kind in rng.sample(_BLOCK, len(_BLOCK))]
+        bodies += [_mixed_one(kind, rng, long_states, most_options) for kind in rng.sample(_BLOCK, len(_BLOCK))]
     return bodies[:count]
