@@ -243,10 +243,10 @@ class Load {
     connections_[index].fd = fd;
   }
 
+  // The seconds begin when the warm requests are done; until then everybody goes on asking.
   bool Over() const {
-    const uint64_t asked = begun_;
-    if (options_.requests > 0) return asked >= options_.requests + options_.warm_requests;
-    return asked > options_.warm_requests &&
+    if (options_.requests > 0) return begun_ >= options_.requests + options_.warm_requests;
+    return done_ >= options_.warm_requests &&
            static_cast<double>(NowNs() - begin_ns_) * 1e-9 >= options_.seconds;
   }
 

@@ -85,6 +85,11 @@ def test_warm_requests_are_asked_and_not_measured(tmp_path):
     assert (code, found["asked"], found["requests"]) == (0, 17, 12)
 
 
+def test_everybody_goes_on_asking_until_the_warm_requests_are_done(tmp_path):
+    code, found = run(tmp_path, [WHOLE] * 100, "--connections", "3", "--warm-requests", "6", "--seconds", "0")
+    assert (code, found["asked"], found["requests"]) == (0, 8, 2)
+
+
 def test_a_close_that_was_announced_costs_a_reconnect_and_no_answer(tmp_path):
     code, found = run(tmp_path, [WHOLE, WHOLE, LAST], "--requests", "8")
     assert (code, found["requests"], found["unanswered"]) == (0, 8, 0)
