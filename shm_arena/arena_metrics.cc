@@ -65,8 +65,9 @@ void AppendGroupGauges(std::string& out, const BoardSnapshot& board) {
         [](const GroupLoad& g) { return g.outstanding_jobs; });
   lines("sysone_group_outstanding_tokens", "Tokens waiting or running.",
         [](const GroupLoad& g) { return g.outstanding_tokens; });
-  lines("sysone_group_tokens_per_second", "Moving rate while busy.",
-        [](const GroupLoad& g) { return g.tokens_per_second; });
+  lines("sysone_group_tokens_per_second",
+        "Moving rate while busy; 0: not known, after a start or an idle minute.",
+        [](const GroupLoad& g) { return g.rate.tokens_per_second; });
   lines("sysone_kv_cache_usage_perc",
         "Share of the key-value memory that unfinished jobs use, 0 to 1.",
         [](const GroupLoad& g) { return g.kv.blocks_in_use / std::max(1.0, 1.0 * g.kv.blocks); });

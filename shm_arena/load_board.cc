@@ -9,10 +9,6 @@
 namespace sysone {
 namespace {
 
-// Weight of the newest batch in the moving rate. With 1/16 the average follows a change of load
-// within some tens of passes, and one odd pass moves it by 6 %.
-constexpr float kRateWeight = 1.0f / 16;
-
 constexpr auto kRelaxed = std::memory_order_relaxed;
 
 }  // namespace
@@ -55,7 +51,7 @@ void LoadBoard::ZeroRow(ProcessId process) {
 void LoadBoard::StartGroup(GroupId group) {
   GroupLine& line = region_->groups[Index(group)];
   line.incarnation.fetch_add(1, kRelaxed);
-  line.rate_bits.store(0, kRelaxed);
+  SetRate(group, {});
   line.kv_blocks_in_use.store(0, kRelaxed);
   line.kv_blocks_held.store(0, kRelaxed);
   SetGroupState(group, GroupState::kLoading);
@@ -85,12 +81,12 @@ void LoadBoard::RecordBatch(GroupId group, uint64_t jobs, uint64_t tokens, uint6
   line.total_tokens.fetch_add(tokens, kRelaxed);
   line.total_batches.fetch_add(1, kRelaxed);
   line.total_busy_us.fetch_add(busy_us, kRelaxed);
-  if (busy_us == 0) return;
-  const float now =
-      static_cast<float>(static_cast<double>(tokens) * 1e6 / static_cast<double>(busy_us));
-  const float before = std::bit_cast<float>(line.rate_bits.load(kRelaxed));
-  const float after = before == 0 ? now : before + kRateWeight * (now - before);
-  line.rate_bits.store(std::bit_cast<uint32_t>(after), kRelaxed);
+}
+
+void LoadBoard::SetRate(GroupId group, const GroupRate& rate) {
+  GroupLine& line = region_->groups[Index(group)];
+  line.rate_bits.store(std::bit_cast<uint32_t>(rate.tokens_per_second), kRelaxed);
+  line.pass_tokens_bits.store(std::bit_cast<uint32_t>(rate.tokens_a_pass), kRelaxed);
 }
 
 void LoadBoard::RecordKv(GroupId group, const KvUsage& usage) {
@@ -117,7 +113,8 @@ GroupLoad LoadBoard::Read(GroupId group) const {
   load.incarnation = line.incarnation.load(kRelaxed);
   load.worker_process = static_cast<ProcessId>(line.worker_process.load(kRelaxed));
   load.max_model_len = line.max_model_len.load(kRelaxed);
-  load.tokens_per_second = std::bit_cast<float>(line.rate_bits.load(kRelaxed));
+  load.rate = {std::bit_cast<float>(line.rate_bits.load(kRelaxed)),
+               std::bit_cast<float>(line.pass_tokens_bits.load(kRelaxed))};
   load.kv = {line.kv_blocks_in_use.load(kRelaxed), line.kv_blocks_held.load(kRelaxed),
              line.kv_blocks.load(kRelaxed), line.kv_block_bytes.load(kRelaxed)};
   load.total_jobs = line.total_jobs.load(kRelaxed);

@@ -48,8 +48,8 @@ struct alignas(128) GroupLine {
   std::atomic<uint32_t> incarnation;     // 1 = first start; incremented by the router at each start
   std::atomic<uint32_t> worker_process;  // ProcessId of rank 0
   std::atomic<uint32_t> max_model_len;   // tokens of one sequence
-  std::atomic<uint32_t>
-      rate_bits;  // float: tokens a second while busy, moving average; 0 = not known yet
+  std::atomic<uint32_t> rate_bits;       // float: GroupRate::tokens_per_second
+  std::atomic<uint32_t> pass_tokens_bits;  // float: GroupRate::tokens_a_pass
   std::atomic<uint32_t> kv_blocks_in_use;
   std::atomic<uint32_t> kv_blocks_held;
   std::atomic<uint32_t> kv_blocks;
@@ -77,13 +77,19 @@ struct KvUsage {
   uint64_t block_bytes = 0;
 };
 
+// How fast a group computes, see RateMeter.
+struct GroupRate {
+  float tokens_per_second = 0;  // computed tokens by time in passes; 0 = not known
+  float tokens_a_pass = 0;      // on average, meanwhile
+};
+
 // What placement needs to know of one group.
 struct GroupLoad {
   GroupState state = GroupState::kAbsent;
   uint32_t incarnation = 0;
   ProcessId worker_process = ProcessId::kNone;
   uint32_t max_model_len = 0;
-  float tokens_per_second = 0;  // 0 = not known yet
+  GroupRate rate;
   int64_t outstanding_tokens = 0;
   int64_t outstanding_jobs = 0;
   KvUsage kv;
@@ -119,8 +125,10 @@ class LoadBoard {
   // Router, after the slots of the group's dead worker were returned.
   void ForgetWorker(GroupId group);
   void SetGroupState(GroupId group, GroupState state);
-  // Worker (rank 0) after each pass: one writer. tokens: computed ones; 0: the jobs took no pass.
+  // Worker (rank 0), the one writer of all these. After each pass; tokens: computed ones; 0: the jobs took no pass.
   void RecordBatch(GroupId group, uint64_t jobs, uint64_t tokens, uint64_t busy_us);
+  // After each pass, and from time to time without one, because a rate gets old.
+  void SetRate(GroupId group, const GroupRate& rate);
   void RecordKv(GroupId group, const KvUsage& usage);
 
   // A number that grows with every publish to the group: the order in which the worker's sweep

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <limits>
 
 namespace sysone {
@@ -13,33 +14,44 @@ bool CanTake(const GroupLoad& group, const JobDemand& job) {
   return group.state == GroupState::kReady && job.longest_sequence <= group.max_model_len;
 }
 
-bool RateKnown(const GroupLoad& group) { return group.tokens_per_second > 0; }
+bool RateKnown(const GroupLoad& group) { return group.rate.tokens_per_second > 0; }
 
-// Mean of the known rates; 1 when none is known, so that times are token counts.
-double MeanRate(const BoardSnapshot& board) {
+// Of the ready groups whose rates are known; both 1 when there is none, so that times are token counts.
+struct KnownRates {
+  double mean = 1;
+  GroupRate fastest = {1, 1};
+};
+
+KnownRates KnownRatesOf(const BoardSnapshot& board) {
   double sum = 0;
   int known = 0;
+  GroupRate fastest;
   for (uint32_t g = 0; g < board.group_count; ++g) {
-    if (board.groups[g].state != GroupState::kReady || !RateKnown(board.groups[g])) continue;
-    sum += board.groups[g].tokens_per_second;
+    const GroupLoad& group = board.groups[g];
+    if (group.state != GroupState::kReady || !RateKnown(group)) continue;
+    sum += group.rate.tokens_per_second;
     ++known;
+    if (group.rate.tokens_per_second > fastest.tokens_per_second) fastest = group.rate;
   }
-  return known == 0 ? 1 : sum / known;
+  if (known == 0) return {};
+  return {sum / known, fastest};
 }
 
-double FastestRate(const BoardSnapshot& board) {
-  double fastest = 0;
-  for (uint32_t g = 0; g < board.group_count; ++g) {
-    if (board.groups[g].state != GroupState::kReady) continue;
-    fastest = std::max(fastest, static_cast<double>(board.groups[g].tokens_per_second));
+// What a group's time is reckoned with, in tokens a second: see kEqualRateShare and PlaceJob.
+double RateOf(const GroupLoad& group, const KnownRates& known) {
+  double rate = known.mean;
+  if (RateKnown(group)) {
+    const double smaller_by =
+        static_cast<double>(known.fastest.tokens_a_pass) / group.rate.tokens_a_pass;
+    rate = group.rate.tokens_per_second * std::sqrt(std::max(1.0, smaller_by));
   }
-  return fastest;
+  const double fastest = known.fastest.tokens_per_second;
+  return rate >= kEqualRateShare * fastest ? fastest : rate;
 }
 
 std::optional<GroupId> Place(const BoardSnapshot& board, const JobDemand& job, uint32_t rotation,
                              GroupId excluded) {
-  const double mean_rate = MeanRate(board);
-  const double fastest_rate = FastestRate(board);
+  const KnownRates known = KnownRatesOf(board);
   struct Candidate {
     GroupId group;
     double rate;
@@ -50,10 +62,7 @@ std::optional<GroupId> Place(const BoardSnapshot& board, const JobDemand& job, u
   for (uint32_t g = 0; g < board.group_count; ++g) {
     const GroupLoad& group = board.groups[g];
     if (!CanTake(group, job) || static_cast<GroupId>(g) == excluded) continue;
-    const double measured =
-        RateKnown(group) ? static_cast<double>(group.tokens_per_second) : mean_rate;
-    const double rate =
-        measured >= kEqualRateShare * fastest_rate ? std::max(measured, fastest_rate) : measured;
+    const double rate = RateOf(group, known);
     const double work =
         static_cast<double>(std::max<int64_t>(group.outstanding_tokens, 0) + job.tokens);
     candidates[count++] = {static_cast<GroupId>(g), rate, work / rate};
@@ -83,7 +92,7 @@ std::optional<GroupId> PlaceJob(const BoardSnapshot& board, const JobDemand& job
 int64_t ExpectedWaitUs(const GroupLoad& load) {
   if (!RateKnown(load) || load.outstanding_tokens <= 0) return 0;
   const double us = static_cast<double>(load.outstanding_tokens) * 1e6 /
-                    static_cast<double>(load.tokens_per_second);
+                    static_cast<double>(load.rate.tokens_per_second);
   return us < 1e15 ? static_cast<int64_t>(us) : int64_t{1'000'000'000'000'000};
 }
 
@@ -95,7 +104,7 @@ AdmissionVerdict AdmitJob(const BoardSnapshot& board, GroupId group, const JobDe
   for (uint32_t g = 0; g < board.group_count; ++g) {
     jobs += board.groups[g].outstanding_jobs;
     tokens += board.groups[g].outstanding_tokens;
-    if (board.groups[g].state == GroupState::kReady) rate += board.groups[g].tokens_per_second;
+    if (board.groups[g].state == GroupState::kReady) rate += board.groups[g].rate.tokens_per_second;
   }
   // What to tell a refused client when no rate is known.
   constexpr int64_t kDefaultRetryUs = 1'000'000;

@@ -27,10 +27,17 @@ struct JobDemand {
   uint32_t longest_sequence = 0;  // tokens of the longest sequence, prefix included
 };
 
-// The ready group that would finish the job first, in time: (outstanding + job) ÷ rate. A group of
-// unknown rate counts with the mean of the known ones. `rotation` (any growing number) picks among
-// near-equals; `excluded` (a group that just lost this job) is taken only when no other can.
-// nullopt: no ready group can take the job.
+// The ready group that would finish the job first, in time: (outstanding + job) ÷ rate.
+//
+// * A group of unknown rate counts with the mean of the known ones.
+// * A group whose passes are n times smaller than the fastest one's counts as √n times faster than it was measured, up to the
+//   fastest. A pass costs something whatever its size, so a group with less to do has smaller passes and computes fewer tokens
+//   a second; taken at its word it would get even less, and equal groups would drift apart for good. How much of a smaller
+//   pass's slowness is its size lies between nothing and a factor of n; half of that (on a logarithmic scale) shrinks every
+//   accidental difference of equal groups, and costs really unequal ones little.
+//
+// `rotation` (any growing number) picks among near-equals; `excluded` (a group that just lost this job) is taken only when no
+// other can. nullopt: no ready group can take the job.
 std::optional<GroupId> PlaceJob(const BoardSnapshot& board, const JobDemand& job, uint32_t rotation,
                                 GroupId excluded = GroupId::kNone);
 

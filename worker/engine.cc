@@ -61,7 +61,9 @@ void Engine::TakeNoticed(int64_t wait_us) {
 
 void Engine::Sweep() {
   for (const SlotHandle slot : arena_.slots().ReadySlots(options_.group)) Take(slot);
-  next_sweep_us_ = MonotonicUs() + kSweepUs;
+  const int64_t now_us = MonotonicUs();
+  arena_.board().SetRate(options_.group, rate_.Rate(now_us));  // it gets old without passes
+  next_sweep_us_ = now_us + kSweepUs;
 }
 
 void Engine::Take(SlotHandle slot) {
@@ -102,7 +104,7 @@ void Engine::RunPass() {
   scheduler_.PassDone();
   const int64_t end_us = MonotonicUs();
   for (const uint64_t id : scheduled_.finished) Finish(id, end_us);
-  RecordPass(static_cast<uint64_t>(end_us - begin_us));
+  RecordPass(static_cast<uint64_t>(end_us - begin_us), end_us);
 }
 
 void Engine::WriteResults() {
@@ -127,9 +129,11 @@ void Engine::WriteResults() {
   }
 }
 
-void Engine::RecordPass(uint64_t busy_us) {
-  arena_.board().RecordBatch(options_.group, scheduled_.finished.size(),
-                             static_cast<uint64_t>(pass_.rows()), busy_us);
+void Engine::RecordPass(uint64_t busy_us, int64_t end_us) {
+  const auto tokens = static_cast<uint64_t>(pass_.rows());
+  rate_.Record(tokens, busy_us, end_us);
+  arena_.board().RecordBatch(options_.group, scheduled_.finished.size(), tokens, busy_us);
+  arena_.board().SetRate(options_.group, rate_.Rate(end_us));
   arena_.board().RecordKv(
       options_.group,
       {static_cast<uint32_t>(cache_.blocks_in_use()), static_cast<uint32_t>(cache_.blocks_held()),

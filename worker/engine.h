@@ -13,6 +13,7 @@
 #include "shm_arena/arena.h"
 #include "shm_arena/doorbell.h"
 #include "shm_arena/job_layout.h"
+#include "shm_arena/rate_meter.h"
 #include "worker/kv_cache.h"
 #include "worker/pass.h"
 #include "worker/pass_model.h"
@@ -59,7 +60,7 @@ class Engine {
   void DropUnwanted();
   void RunPass();
   void WriteResults();
-  void RecordPass(uint64_t busy_us);
+  void RecordPass(uint64_t busy_us, int64_t end_us);
   void Finish(uint64_t id, int64_t end_us);
   void FailJob(uint64_t id, Code code);
 
@@ -70,6 +71,7 @@ class Engine {
   uint64_t evictions_ = 0;  // reported so far
   PassRunner runner_;
   Scheduler scheduler_;
+  RateMeter rate_;
   std::unordered_map<uint64_t, std::unique_ptr<Job>>
       jobs_;  // by slot index: taken and not yet answered
   int64_t next_sweep_us_ = 0;

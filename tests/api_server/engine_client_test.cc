@@ -349,7 +349,7 @@ TEST_F(EngineClientTest, AFullQueueRefusesTheNextRequestAndTellsWhenToComeBack) 
 
 TEST_F(EngineClientTest, ADeadlineThatTheQueueCannotMeetIsRefusedAtOnce) {
   LoopedClient client = Client();
-  arena_.board().RecordBatch(kGroup0, 1, 1, 1'000'000);  // one token a second
+  arena_.board().SetRate(kGroup0, {.tokens_per_second = 1, .tokens_a_pass = 1});
   auto run = Start(client, Request());
   const auto slot = TakeNext(kGroup0);
   ASSERT_TRUE(slot);

@@ -1,10 +1,8 @@
-// The load board, and placement over simulated loads.
+// Placement and admission of single jobs, and the load board. Whole loads: placement_simulation_test.cc.
 // SPDX-License-Identifier: Apache-2.0
 #include "shm_arena/placement.h"
 
-#include <cmath>
-#include <deque>
-#include <random>
+#include <set>
 #include <thread>
 
 #include "tests/shm_arena/test_arena.h"
@@ -24,7 +22,7 @@ GroupLoad Ready(int64_t outstanding, float rate = 1000) {
   GroupLoad load;
   load.state = GroupState::kReady;
   load.max_model_len = 8192;
-  load.tokens_per_second = rate;
+  load.rate = {rate, 100};
   load.outstanding_tokens = outstanding;
   load.outstanding_jobs = outstanding == 0 ? 0 : 1;
   return load;
@@ -82,6 +80,27 @@ TEST(PlacementTest, RatesThatDifferByNoiseCountAsEqual) {
   }
 }
 
+TEST(PlacementTest, SlownessThatSmallerPassesExplainIsHalfForgiven) {
+  const auto places = [](GroupRate small, GroupRate large) {
+    GroupLoad a = Ready(1000), b = Ready(1000);
+    a.rate = small;
+    b.rate = large;
+    return std::set{*PlaceJob(Board({a, b}), kJob, 0), *PlaceJob(Board({a, b}), kJob, 1)};
+  };
+  const std::set either = {G(0), G(1)}, only_large = {G(1)}, only_small = {G(0)};
+  // A quarter of the tokens in each pass: up to twice slower is no difference …
+  EXPECT_EQ(places({500, 100}, {1000, 400}), either);
+  EXPECT_EQ(places({380, 100}, {1000, 400}), either);  // 2 · 380 is above kEqualRateShare of 1000
+  // … and what goes beyond is one.
+  EXPECT_EQ(places({370, 100}, {1000, 400}), only_large);
+  // Passes of the same size, or larger ones, excuse nothing.
+  EXPECT_EQ(places({500, 400}, {1000, 400}), only_large);
+  EXPECT_EQ(places({500, 4000}, {1000, 400}), only_large);
+  // However small, nobody becomes faster than the fastest.
+  EXPECT_EQ(places({900, 1}, {1000, 400}), either);
+  EXPECT_EQ(places({1000, 1}, {500, 400}), only_small);
+}
+
 TEST(PlacementTest, NearEqualsTakeTurnsAndOthersDoNot) {
   // 5 % of 10100 = 505 tokens.
   for (const int64_t other : {10000, 10500, 9600}) {
@@ -104,81 +123,6 @@ TEST(PlacementTest, NearEqualsTakeTurnsAndOthersDoNot) {
 TEST(PlacementTest, TheExcludedGroupIsTakenOnlyWhenNoOtherCan) {
   EXPECT_EQ(PlaceJob(Board({Ready(0), Ready(90000)}), kJob, 0, G(0)), G(1));
   EXPECT_EQ(PlaceJob(Board({Ready(0), In(GroupState::kDead)}), kJob, 0, G(0)), G(0));
-}
-
-// Groups that work off their queue at their rate while jobs arrive; the same arithmetic as the board's.
-struct Simulation {
-  explicit Simulation(std::vector<double> group_rates)
-      : rates(std::move(group_rates)),
-        queued(rates.size()),
-        jobs(rates.size()),
-        tokens(rates.size()) {}
-  void Arrive(int64_t job_tokens) {
-    BoardSnapshot board;
-    for (size_t g = 0; g < rates.size(); ++g) {
-      board.groups[board.group_count++] =
-          Ready(std::llround(queued[g]), static_cast<float>(rates[g]));
-    }
-    const JobDemand job = {job_tokens, 100};
-    const uint32_t group = Index(*PlaceJob(board, job, rotation++));
-    queued[group] += static_cast<double>(job_tokens);
-    ++jobs[group];
-    tokens[group] += static_cast<double>(job_tokens);
-    worst_wait = std::max(worst_wait, queued[group] / rates[group]);
-  }
-  void Pass(double seconds) {
-    for (size_t g = 0; g < rates.size(); ++g)
-      queued[g] = std::max(0.0, queued[g] - seconds * rates[g]);
-  }
-  std::vector<double> rates, queued;
-  std::vector<int> jobs;
-  std::vector<double> tokens;
-  uint32_t rotation = 0;
-  double worst_wait = 0;
-};
-
-TEST(PlacementSimulationTest, TwoEqualGroupsShareTheJobsEvenlyWhenIdleAndWhenLoaded) {
-  for (const double load : {0.1, 0.9}) {
-    Simulation simulation({1000, 1000});
-    for (int n = 0; n < 2000; ++n) {
-      simulation.Arrive(100);
-      simulation.Pass(100 / (2000 * load));
-    }
-    EXPECT_NEAR(simulation.jobs[0], 1000, 100) << load;  // 50 % ± 5 % of all
-  }
-}
-
-TEST(PlacementSimulationTest, SkewedJobSizesAreBalancedByTokens) {
-  Simulation simulation({1000, 1000, 1000});
-  std::mt19937 random(3);
-  double total = 0;
-  for (int n = 0; n < 3000; ++n) {
-    const int64_t tokens = random() % 10 == 0 ? 3000 : 50;  // one in ten is sixty times longer
-    simulation.Arrive(tokens);
-    total += static_cast<double>(tokens);
-    simulation.Pass(static_cast<double>(tokens) / 3300);  // 110 % load: queues grow
-  }
-  // Queues differ by at most one long job and the near-equal band.
-  const auto [least, most] =
-      std::minmax_element(simulation.queued.begin(), simulation.queued.end());
-  EXPECT_LE(*most - *least, 3000 + 0.05 * *most + 64);
-  for (const double tokens : simulation.tokens) EXPECT_NEAR(tokens, total / 3, total / 3 * 0.05);
-}
-
-TEST(PlacementSimulationTest, UnequalGroupsGetWorkInProportionToTheirRate) {
-  Simulation simulation({4000, 1000});
-  for (int n = 0; n < 5000; ++n) {
-    simulation.Arrive(100);
-    simulation.Pass(100.0 / 5000);  // full load
-  }
-  EXPECT_NEAR(simulation.tokens[0] / simulation.tokens[1], 4.0, 0.4);
-}
-
-TEST(PlacementSimulationTest, ABurstSpreadsSoThatNoGroupWaitsMuchLongerThanTheMean) {
-  Simulation simulation({1000, 1000, 1000, 1000});
-  for (int n = 0; n < 400; ++n) simulation.Arrive(100);
-  // 40000 tokens over 4000/s are 10 s; the band of near-equals adds its 5 %, and one job.
-  EXPECT_LE(simulation.worst_wait, 10 * 1.05 + 0.1 + 0.064);
 }
 
 // ---- admission ----
@@ -263,31 +207,32 @@ TEST(LoadBoardTest, ManyThreadsOfOneServerLeaveNoDrift) {
   }
 }
 
-TEST(LoadBoardTest, TheRateFollowsTheBatchesAndIsForgottenAtARestart) {
+TEST(LoadBoardTest, ARestartForgetsTheRateAndKeepsTheTotals) {
   Arena arena = Arena::InMemory(SmallConfig());
   LoadBoard board = arena.board();
   board.StartGroup(kGroup0);
-  EXPECT_EQ(board.Read(kGroup0).tokens_per_second, 0);
+  EXPECT_EQ(board.Read(kGroup0).rate.tokens_per_second, 0);
   board.RecordBatch(kGroup0, 2, 1000, 1'000'000);
-  EXPECT_FLOAT_EQ(board.Read(kGroup0).tokens_per_second, 1000);
-  board.RecordBatch(kGroup0, 0, 0, 0);  // no pass, for jobs that took none: says nothing of the rate
-  EXPECT_FLOAT_EQ(board.Read(kGroup0).tokens_per_second, 1000);
-  for (int n = 0; n < 100; ++n) board.RecordBatch(kGroup0, 1, 4000, 1'000'000);
-  EXPECT_NEAR(board.Read(kGroup0).tokens_per_second, 4000, 10);  // 3000 · (15/16)^100 < 5
+  board.RecordBatch(kGroup0, 3, 0, 0);  // jobs that took no pass
+  board.SetRate(kGroup0, {1000, 500});
   board.GroupReady(kGroup0, static_cast<ProcessId>(5), 777);
   const GroupLoad ready = board.Read(kGroup0);
+  EXPECT_EQ(ready.rate.tokens_per_second, 1000);
+  EXPECT_EQ(ready.rate.tokens_a_pass, 500);
   EXPECT_EQ(ready.state, GroupState::kReady);
   EXPECT_EQ(ready.worker_process, static_cast<ProcessId>(5));
   EXPECT_EQ(ready.max_model_len, 777u);
-  EXPECT_EQ(ready.total_jobs, 102u);
-  EXPECT_EQ(ready.total_tokens, 401'000u);
-  EXPECT_EQ(ready.total_batches, 101u);
+  EXPECT_EQ(ready.total_jobs, 5u);
+  EXPECT_EQ(ready.total_tokens, 1000u);
+  EXPECT_EQ(ready.total_batches, 1u);
+  EXPECT_EQ(ready.total_busy_us, 1'000'000u);
   board.StartGroup(kGroup0);
   const GroupLoad again = board.Read(kGroup0);
   EXPECT_EQ(again.state, GroupState::kLoading);
   EXPECT_EQ(again.incarnation, 2u);
-  EXPECT_EQ(again.tokens_per_second, 0);
-  EXPECT_EQ(again.total_jobs, 102u) << "totals survive, as counters must";
+  EXPECT_EQ(again.rate.tokens_per_second, 0);
+  EXPECT_EQ(again.rate.tokens_a_pass, 0);
+  EXPECT_EQ(again.total_jobs, 5u) << "totals survive, as counters must";
 }
 
 }  // namespace
