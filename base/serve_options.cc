@@ -224,10 +224,6 @@ bool IsName(const std::string& text) {
 
 // Rules between flags, and values that only make sense when read.
 Status CheckTogether(ServeOptions& options) {
-  if (options.tensor_parallel_size != 1)
-    return Error(Code::kUnsupported,
-                 "--tensor-parallel-size: only 1 in this version; use --data-parallel-size for "
-                 "more workers");
   if (options.api_server_count == 0) options.api_server_count = options.data_parallel_size;
   if (!options.instance_name.empty() && !IsName(options.instance_name))
     return Error(Code::kInvalidArgument,

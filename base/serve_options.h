@@ -45,8 +45,8 @@ struct ServeOptions {
   // Processes
   int api_server_count = 0;      // 0 on the command line becomes data_parallel_size
   int data_parallel_size = 1;    // worker groups, each with the whole model
-  int tensor_parallel_size = 1;  // ranks of one group; only 1 in this version
-  int threads = 0;  // compute threads of one worker; 0: the cores divided among the groups
+  int tensor_parallel_size = 1;  // ranks of one group, each with a part of the model
+  int threads = 0;               // compute threads of one rank; 0: the cores divided among all ranks
   std::string doorbell = "futex";  // futex | zeromq: how API servers wake an idle worker
   std::string instance_name;       // names the arena and the lock; "": "port-N"
   double ready_timeout_s = 1800;   // start to ready, all children
@@ -60,7 +60,7 @@ struct ServeOptions {
   int max_num_queued_reqs = 1024;             // accepted and unanswered requests of the instance
   int64_t max_num_queued_tokens = 2'000'000;  // their tokens
   int64_t kv_cache_memory =
-      0;  // bytes of one worker; 0: kKvCacheMemoryDefault, or what the longest
+      0;  // bytes of one worker group; 0: kKvCacheMemoryDefault, or what the longest
           // prompt needs if that is more
   bool enable_prefix_caching = true;  // keep what was computed for requests to come
   int64_t shm_arena_mb = 48;  // MiB of payload in shared memory; fits the 64 MB of containers

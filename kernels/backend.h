@@ -26,6 +26,8 @@
 namespace sysone {
 
 using TokenId = int32_t;
+// Stands for a row that a table does not hold: another rank does.
+inline constexpr TokenId kNoToken = -1;
 
 // Opaque, owned by the caller, made by a backend.
 class Weight {  // matrix [out_cols, in_cols], packed for MatMul
@@ -129,7 +131,7 @@ class Backend {
   virtual int64_t KvRowBytes(const AttentionShape& shape) const = 0;
 
   // --- One pass. `rows` is the number of batch rows in use. ----------------------------------------------------------
-  // out[r] = table[ids[r]]
+  // out[r] = table[ids[r]]; zeros for kNoToken
   virtual void Embed(const Table& table, std::span<const TokenId> ids, Tensor& out) = 0;
   // out[i] = x[r] / sqrt(mean(x[r]²) + eps) * weight, r = rows.first + i
   virtual void RmsNorm(const Tensor& x, const Vector& weight, float eps, RowRange rows, Operand& out) = 0;
@@ -154,12 +156,19 @@ class Backend {
   virtual void FinalNorm(const Tensor& x, const Vector& weight, float eps, int32_t rows, Tensor& out) = 0;
 
   // --- Read-out, into host memory. ------------------------------------------------------------------------------------
-  // out[i] = x[row_of[i]] · head[ids[i]]
+  // out[i] = x[row_of[i]] · head[ids[i]]; 0 for kNoToken
   virtual void LabelLogits(const Tensor& x, const Table& head, std::span<const int32_t> row_of,
                            std::span<const TokenId> ids, std::span<float> out) = 0;
   // Summaries of x[0 … rows) over the whole head.
   virtual void SummarizeHead(const Tensor& x, const Table& head, int32_t rows, std::span<HeadSummary> out) = 0;
-  // Copies host memory [rows, cols] to out[0 … rows), for tests and collectives.
+  // --- Between ranks. -------------------------------------------------------------------------------------------------
+  // x[rows] = 0
+  virtual void Clear(Tensor& x, RowRange rows) = 0;
+  // Where x[rows] lies, for a collective that sums it in place over the ranks: all floats from the first row's to the last
+  // one's, and what may lie between two rows. In the backend's own memory; written before the next operation.
+  virtual std::span<float> Memory(Tensor& x, RowRange rows) = 0;
+
+  // Copies host memory [rows, cols] to out[0 … rows).
   virtual void Upload(std::span<const float> values, int32_t rows, Tensor& out) = 0;
   // Copies x[0 … rows) to host memory [rows, cols], likewise.
   virtual void Download(const Tensor& x, int32_t rows, std::span<float> out) = 0;

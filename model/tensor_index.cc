@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/tensor_index.h"
 
+#include <algorithm>
 #include <limits>
 #include <utility>
 
@@ -87,6 +88,36 @@ std::string ShapeText(const std::vector<int64_t>& shape) {
     text += std::to_string(shape[i]);
   }
   return text + "]";
+}
+
+void ReadColumns(const TensorInfo& tensor, int64_t first_row, int64_t row_count, int64_t first_col,
+                 int64_t col_count, float* out) {
+  SYSONE_CHECK(first_col >= 0 && col_count >= 0 && first_col <= tensor.cols() - col_count,
+               "columns [%lld, +%lld) of tensor %s, which has %lld",
+               static_cast<long long>(first_col), static_cast<long long>(col_count),
+               tensor.name.c_str(), static_cast<long long>(tensor.cols()));
+  SYSONE_CHECK(first_row >= 0 && row_count >= 0 && first_row <= tensor.rows() - row_count,
+               "rows [%lld, +%lld) of tensor %s, which has %lld", static_cast<long long>(first_row),
+               static_cast<long long>(row_count), tensor.name.c_str(),
+               static_cast<long long>(tensor.rows()));
+  if (col_count == 0) return;
+  const BlockLayout layout = BlockLayoutOf(tensor.type);
+  const int64_t first_block = first_col / layout.elements;
+  const int64_t blocks = (first_col + col_count - 1) / layout.elements + 1 - first_block;
+  const int64_t row_bytes = tensor.cols() / layout.elements * layout.bytes;
+  // These blocks of one row, as a tensor of their own.
+  TensorInfo piece;
+  piece.name = tensor.name;
+  piece.type = tensor.type;
+  piece.shape = {blocks * layout.elements};
+  piece.bytes = static_cast<size_t>(blocks * layout.bytes);
+  std::vector<float> values(static_cast<size_t>(piece.cols()));
+  for (int64_t r = 0; r < row_count; ++r) {
+    piece.data = tensor.data + (first_row + r) * row_bytes + first_block * layout.bytes;
+    ReadRows(piece, 0, 1, values.data());
+    std::copy_n(values.data() + (first_col - first_block * layout.elements), col_count,
+                out + r * col_count);
+  }
 }
 
 TensorIndex::TensorIndex(std::vector<TensorInfo> tensors,

@@ -69,4 +69,9 @@ class TensorIndex {
 // format defines them (tested bit for bit against an independent reading). Any thread; the rows must exist.
 void ReadRows(const TensorInfo& tensor, int64_t first_row, int64_t row_count, float* out);
 
+// The same for columns [first_col, first_col + col_count) of these rows: out[row_count * col_count]. Of each row only the
+// blocks with these columns are read.
+void ReadColumns(const TensorInfo& tensor, int64_t first_row, int64_t row_count, int64_t first_col, int64_t col_count,
+                 float* out);
+
 }  // namespace sysone

@@ -7,13 +7,43 @@
 
 namespace sysone {
 
-std::string ChildProgram(const InstanceFacts& facts, ProcessRole role) {
+namespace {
+
+std::string OwnProgram(const InstanceFacts& facts, ProcessRole role) {
   return facts.program_dir +
          (role == ProcessRole::kWorker ? "/sysone-worker" : "/sysone-api-server");
 }
 
+bool IsGroup(const InstanceFacts& facts, ProcessRole role) {
+  return role == ProcessRole::kWorker && facts.options.tensor_parallel_size > 1;
+}
+
+std::vector<std::string> MpirunArgs(const InstanceFacts& facts) {
+  const std::string ranks = std::to_string(facts.options.tensor_parallel_size);
+  return {
+      "--host", "localhost:" + ranks, "-np", ranks,
+      // Containers run as root, and have fewer cores than ranks or none to be bound to.
+      "--allow-run-as-root", "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1",
+      // This machine alone: shared memory between the ranks, the loopback device to mpirun.
+      "--mca", "plm", "isolated", "--mca", "pml", "ob1", "--mca", "btl", "self,vader", "--mca",
+      "oob_tcp_if_include", "lo",
+      // What the ranks share with mpirun goes with the instance, even if all of them are killed.
+      "--mca", "orte_tmpdir_base", facts.run_dir, "--mca", "btl_vader_backing_directory",
+      facts.run_dir,
+      // When a rank dies, the others are of no use: killed at once.
+      "--mca", "odls_base_sigkill_timeout", "0", OwnProgram(facts, ProcessRole::kWorker)};
+}
+
+}  // namespace
+
+std::string ChildProgram(const InstanceFacts& facts, ProcessRole role) {
+  return IsGroup(facts, role) ? "mpirun" : OwnProgram(facts, role);
+}
+
 std::vector<std::string> ChildArgs(const InstanceFacts& facts, ProcessRole role, uint32_t index) {
-  std::vector<std::string> args = facts.user_args;
+  std::vector<std::string> args;
+  if (IsGroup(facts, role)) args = MpirunArgs(facts);
+  args.insert(args.end(), facts.user_args.begin(), facts.user_args.end());
   // Of a flag given twice the last one counts, so these win over the user's. "=" keeps a value that looks like a flag one.
   const auto add = [&args](const char* flag, const std::string& value) {
     args.push_back(flag + ("=" + value));
@@ -25,7 +55,9 @@ std::vector<std::string> ChildArgs(const InstanceFacts& facts, ProcessRole role,
   if (facts.options.served_model_names.empty()) add("--served-model-name", facts.served_name);
   if (role == ProcessRole::kApiServer) add("--listen-fd", std::to_string(kInheritedFd));
   if (role == ProcessRole::kWorker && facts.options.threads == 0)
-    add("--threads", std::to_string(std::max(1, facts.cores / facts.options.data_parallel_size)));
+    add("--threads",
+        std::to_string(std::max(1, facts.cores / (facts.options.data_parallel_size *
+                                                  facts.options.tensor_parallel_size))));
   return args;
 }
 

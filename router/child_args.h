@@ -20,13 +20,15 @@ struct InstanceFacts {
   std::string model_path;
   std::string served_name;  // the model's own name, for when the user gave none
   std::string program_dir;
-  int cores = 1;  // to be divided among the workers when --threads is not given
+  int cores = 1;  // to be divided among all ranks when --threads is not given
 };
 
-// Path of the executable that plays `role`.
+// Path of the executable that plays `role`, or mpirun, to be looked for in PATH, for a worker group of several ranks: it starts
+// them, ends when they have ended, and ends them all when one of them dies.
 std::string ChildProgram(const InstanceFacts& facts, ProcessRole role);
 
-// An API server also gets --listen-fd with the place of its inherited socket.
+// An API server also gets --listen-fd with the place of its inherited socket; before the arguments of a group stand mpirun's
+// own and the program that it starts.
 std::vector<std::string> ChildArgs(const InstanceFacts& facts, ProcessRole role, uint32_t index);
 
 }  // namespace sysone

@@ -9,6 +9,8 @@
 
 #include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <sstream>
 
 #include "base/exit_codes.h"
 #include "base/log.h"
@@ -45,7 +47,7 @@ Result<pid_t> StartChild(const ChildCommand& command) {
 
   pid_t pid = 0;
   const int error =
-      posix_spawn(&pid, command.program.c_str(), &files, &attributes, argv.data(), environ);
+      posix_spawnp(&pid, command.program.c_str(), &files, &attributes, argv.data(), environ);
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&files);
   if (error != 0)
@@ -62,6 +64,20 @@ std::string ExitText(int wait_status) {
 bool IsHopelessExit(int wait_status) {
   if (!WIFEXITED(wait_status)) return false;
   return WEXITSTATUS(wait_status) == kExitUsage || WEXITSTATUS(wait_status) == kExitSetup;
+}
+
+pid_t ParentOf(pid_t pid) {
+  std::ifstream file(Format("/proc/%d/stat", pid));
+  std::string text;
+  std::getline(file, text);
+  // "pid (name) state parent …"; the name may hold anything.
+  const size_t behind = text.rfind(')');
+  if (behind == std::string::npos) return 0;
+  std::istringstream fields(text.substr(behind + 1));
+  char state = 0;
+  pid_t parent = 0;
+  fields >> state >> parent;
+  return fields ? parent : 0;
 }
 
 std::string OwnProgramDir() {

@@ -15,7 +15,7 @@ namespace sysone {
 inline constexpr int kInheritedFd = 3;
 
 struct ChildCommand {
-  std::string program;            // path
+  std::string program;            // path, or a name that is looked for in PATH
   std::vector<std::string> args;  // behind the program's name
   int keep_fd = -1;               // becomes kInheritedFd in the child; -1: none
   int stdout_fd = -1;             // becomes the child's standard output; -1: the router's
@@ -30,6 +30,9 @@ std::string ExitText(int wait_status);
 
 // The exit status was kExitUsage or kExitSetup.
 bool IsHopelessExit(int wait_status);
+
+// The parent of process `pid`; 0 when there is no such process.
+pid_t ParentOf(pid_t pid);
 
 // The folder of the running program.
 std::string OwnProgramDir();

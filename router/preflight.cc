@@ -30,7 +30,8 @@ Result<int64_t> WeightBytes(const std::string& model_path, const std::string& dt
 }
 
 Status CheckMemory(int64_t weight_bytes, const ServeOptions& options, int64_t available_bytes) {
-  const int64_t processes = options.data_parallel_size + options.api_server_count;
+  const int64_t processes =
+      int64_t{options.data_parallel_size} * options.tensor_parallel_size + options.api_server_count;
   const int64_t kv_bytes =
       options.kv_cache_memory != 0 ? options.kv_cache_memory : kKvCacheMemoryDefault;
   const int64_t needed =

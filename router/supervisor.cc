@@ -106,6 +106,7 @@ void Supervisor::Start(Child& child, int64_t now_us) {
     return;
   }
   child.pid = *pid;
+  child.serving_pid = 0;
   child.last_beat_us = now_us;
   child.late_reported = false;
   child.killed = false;
@@ -152,7 +153,8 @@ void Supervisor::ReadTable(int64_t now_us) {
     const auto info = table.Read(static_cast<ProcessId>(i));
     if (!info || info->phase == ProcessPhase::kAbsent) continue;
     for (Child& child : children_) {
-      if (child.pid == 0 || child.pid != info->identity.pid() || child.status.role != info->role)
+      if (child.pid == 0 || child.status.role != info->role ||
+          child.status.index != info->role_index || !IsServing(child, info->identity.pid()))
         continue;
       child.status.phase = info->phase;
       child.status.progress = info->progress;
@@ -160,6 +162,12 @@ void Supervisor::ReadTable(int64_t now_us) {
       if (info->phase == ProcessPhase::kReady) child.life.BecameReady(now_us);
     }
   }
+}
+
+bool Supervisor::IsServing(Child& child, pid_t pid) {
+  if (child.serving_pid == 0 && (pid == child.pid || ParentOf(pid) == child.pid))
+    child.serving_pid = pid;
+  return child.serving_pid == pid;
 }
 
 void Supervisor::CheckHeartbeats(int64_t now_us) {
@@ -250,9 +258,15 @@ void Supervisor::ObeyDrain(DrainPlan::Order order) {
 }
 
 void Supervisor::Send(ProcessRole role, int signal_number) {
-  for (const Child& child : children_)
-    if (child.pid != 0 && (role == ProcessRole::kNone || role == child.status.role))
+  for (const Child& child : children_) {
+    if (child.pid == 0 || (role != ProcessRole::kNone && role != child.status.role)) continue;
+    // A group that is asked to end is asked through rank 0, which finishes its jobs and lets the others go: mpirun would kill
+    // them. Killed, mpirun takes all of them with it (worker/worker.cc).
+    if (signal_number != SIGKILL && child.serving_pid != 0)
+      kill(child.serving_pid, signal_number);
+    else
       kill(-child.pid, signal_number);
+  }
 }
 
 int Supervisor::Alive(ProcessRole role) const {

@@ -2,6 +2,7 @@
 #include "worker/decoder.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "worker/layer_parts.h"
 #include "worker/rope.h"
@@ -26,60 +27,54 @@ Result<std::unique_ptr<LayerPart>> LoadFeedForward(FeedForwardKind kind, const P
   return Error(Code::kUnsupported, "layer %zu: unknown feed-forward part", source.layer);
 }
 
-Workspace MakeWorkspace(Backend& backend, const ModelConfig& config, const DecoderLimits& limits) {
+Workspace MakeWorkspace(Backend& backend, const ModelConfig& config, const Shard& shard,
+                        const DecoderLimits& limits) {
   const int64_t rows = limits.max_rows;
   const int64_t slice = std::min(limits.max_rows, kFeedForwardRows);
-  const int64_t q_cols = static_cast<int64_t>(config.heads) * config.head_dim;
-  const int64_t kv_cols = static_cast<int64_t>(config.kv_heads) * config.head_dim;
+  const AttentionShape shape = ShardAttention(config, shard);
+  const int64_t wide = shard.intermediate.count();
   Workspace work;
   work.x = backend.NewTensor(rows, config.hidden);
   work.normed = backend.NewOperand(rows, config.hidden);
-  work.qkv = backend.NewTensor(rows, q_cols + 2 * kv_cols);
-  work.mixed = backend.NewOperand(rows, q_cols);
+  work.qkv = backend.NewTensor(rows, shape.qkv_cols());
+  work.mixed = backend.NewOperand(rows, shape.q_cols());
   for (size_t layer = 0; layer < config.layers.size(); ++layer)
-    work.kv.push_back(backend.NewKvStore(limits.kv_rows > 0 ? limits.kv_rows : rows,
-                                         {config.heads, config.kv_heads, config.head_dim, 0}));
-  work.gate_up = backend.NewTensor(slice, 2 * static_cast<int64_t>(config.intermediate));
-  work.gated = backend.NewOperand(slice, config.intermediate);
-  work.read_qkv = backend.NewTensor(limits.max_reads, q_cols + 2 * kv_cols);
+    work.kv.push_back(backend.NewKvStore(limits.kv_rows > 0 ? limits.kv_rows : rows, shape));
+  work.gate_up = backend.NewTensor(slice, 2 * wide);
+  work.gated = backend.NewOperand(slice, wide);
+  work.read_qkv = backend.NewTensor(limits.max_reads, shape.qkv_cols());
   work.read_x = backend.NewTensor(limits.max_reads, config.hidden);
   work.read_normed = backend.NewTensor(limits.max_reads, config.hidden);
   return work;
 }
 
-Result<std::unique_ptr<Table>> LoadNamedTable(Backend& backend, const TensorIndex& tensors,
-                                              const std::string& name, int64_t rows, int64_t cols) {
-  SYSONE_ASSIGN_OR_RETURN(const TensorInfo* tensor, tensors.Get(name, {rows, cols}));
-  return backend.LoadTable(rows, cols, StackRows({{tensor, 0}}));
-}
-
 }  // namespace
+
+void PassContext::AddProduct(const Operand& in, const Weight& weight, RowRange rows) const {
+  if (ranks.rank() != 0) backend.Clear(x(), rows);
+  backend.MatMulAdd(in, weight, rows, x());
+  if (ranks.size() > 1) ranks.AllReduceSum(backend.Memory(x(), rows));
+}
 
 Result<std::unique_ptr<Decoder>> Decoder::Load(Backend& backend, const ModelConfig& config,
                                                const TensorIndex& tensors,
                                                const DecoderLimits& limits,
-                                               const std::function<void(double)>& progress) {
-  std::unique_ptr<Decoder> decoder(new Decoder(backend, limits));
+                                               const std::function<void(double)>& progress,
+                                               Collective* ranks) {
+  std::unique_ptr<Decoder> decoder(new Decoder(backend, limits, ranks));
+  SYSONE_ASSIGN_OR_RETURN(decoder->shard_,
+                          PlanShard(config, decoder->ranks_.rank(), decoder->ranks_.size()));
   decoder->hidden_ = config.hidden;
   decoder->norm_eps_ = config.norm_eps;
-  const TensorNames& names = config.names;
-  SYSONE_ASSIGN_OR_RETURN(
-      decoder->head_,
-      LoadNamedTable(backend, tensors, config.tied_head ? names.embedding : names.head,
-                     config.vocab, config.hidden));
-  if (!config.tied_head) {
-    SYSONE_ASSIGN_OR_RETURN(const TensorInfo* tensor,
-                            tensors.Get(names.embedding, {config.vocab, config.hidden}));
-    decoder->embedding_ = std::make_unique<StoredRows>(*tensor);
-  }
+  SYSONE_RETURN_IF_ERROR(decoder->LoadTables(config, tensors));
   SYSONE_ASSIGN_OR_RETURN(const std::vector<float> final_norm,
-                          ReadVector(tensors, names.final_norm, config.hidden));
+                          ReadVector(tensors, config.names.final_norm, config.hidden));
   decoder->final_norm_ = backend.LoadVector(final_norm);
   const RopeValues rope = MakeRopeValues(config.rope, config.head_dim, limits.max_positions);
   decoder->rope_ = backend.LoadRope(config.head_dim, rope.cos, rope.sin);
 
   for (size_t i = 0; i < config.layers.size(); ++i) {
-    const PartSource source{backend, config, tensors, *decoder->rope_, i};
+    const PartSource source{backend, config, tensors, *decoder->rope_, decoder->shard_, i};
     DecoderLayer layer;
     SYSONE_ASSIGN_OR_RETURN(layer.mixer, LoadMixer(config.layers[i].mixer, source));
     SYSONE_ASSIGN_OR_RETURN(layer.feed_forward,
@@ -87,32 +82,64 @@ Result<std::unique_ptr<Decoder>> Decoder::Load(Backend& backend, const ModelConf
     decoder->layers_.push_back(std::move(layer));
     progress(static_cast<double>(i + 1) / static_cast<double>(config.layers.size()));
   }
-  decoder->work_ = MakeWorkspace(backend, config, limits);
+  decoder->work_ = MakeWorkspace(backend, config, decoder->shard_, limits);
   return decoder;
 }
 
-void Decoder::Embed(std::span<const TokenId> ids) {
-  if (!embedding_) return backend_.Embed(*head_, ids, *work_.x);
-  embedded_.resize(ids.size() * static_cast<size_t>(hidden_));
-  embedding_->Read(ids, embedded_);
-  backend_.Upload(embedded_, static_cast<int32_t>(ids.size()), *work_.x);
+Status Decoder::LoadTables(const ModelConfig& config, const TensorIndex& tensors) {
+  vocabulary_ = config.vocab;
+  const TensorNames& names = config.names;
+  const TensorSlice own{shard_.vocabulary.begin, shard_.vocabulary.count()};
+  SYSONE_ASSIGN_OR_RETURN(
+      const TensorInfo* head,
+      tensors.Get(config.tied_head ? names.embedding : names.head, {config.vocab, config.hidden}));
+  head_ = backend_.LoadTable(own.count, config.hidden, StackRows({{head, 0, own}}));
+  if (config.tied_head) return {};
+  SYSONE_ASSIGN_OR_RETURN(const TensorInfo* embedding,
+                          tensors.Get(names.embedding, {config.vocab, config.hidden}));
+  embedding_ = std::make_unique<StoredRows>(*embedding, own.first, own.count);
+  return {};
 }
 
-void Decoder::Compute(const Pass& pass, std::span<float> states) {
-  const int32_t rows = pass.rows();
-  const int32_t reads = static_cast<int32_t>(pass.read_rows().size());
+void Decoder::FindOwn(std::span<const TokenId> ids) {
+  ids_.resize(ids.size());
+  for (size_t i = 0; i < ids.size(); ++i) {
+    const TokenId id = ids[i];
+    SYSONE_CHECK(id >= 0 && id < vocabulary_, "token %d of %d", id, vocabulary_);
+    const bool own = id >= shard_.vocabulary.begin && id < shard_.vocabulary.end;
+    ids_[i] = own ? id - shard_.vocabulary.begin : kNoToken;
+  }
+}
+
+void Decoder::Embed(std::span<const TokenId> ids) {
+  const auto rows = static_cast<int32_t>(ids.size());
+  FindOwn(ids);
+  if (embedding_) {
+    embedded_.resize(ids.size() * static_cast<size_t>(hidden_));
+    embedding_->Read(ids_, embedded_);
+    backend_.Upload(embedded_, rows, *work_.x);
+  } else {
+    backend_.Embed(*head_, ids_, *work_.x);
+  }
+  // One rank has the row, the others zeros.
+  if (ranks_.size() > 1) ranks_.AllReduceSum(backend_.Memory(*work_.x, {0, rows}));
+}
+
+void Decoder::Compute(const BatchRows& batch, std::span<float> states) {
+  const PassPlan& plan = batch.plan;
+  const int32_t rows = plan.rows();
+  const int32_t reads = static_cast<int32_t>(batch.read_rows.size());
   SYSONE_CHECK(rows <= limits_.max_rows, "a pass of %d rows exceeds the buffers' %d", rows,
                limits_.max_rows);
   SYSONE_CHECK(reads <= limits_.max_reads, "a pass of %d reads exceeds the buffers' %d", reads,
                limits_.max_reads);
-  const PassPlan plan = pass.plan();
-  reads_.Build(plan, pass.read_rows());
-  PassContext context{backend_, work_, plan};
+  reads_.Build(plan, batch.read_rows);
+  PassContext context{backend_, ranks_, work_, plan};
 
-  Embed(pass.tokens());
+  Embed(batch.tokens);
   for (size_t i = 0; i < layers_.size(); ++i) {
     if (i + 1 == layers_.size() && !observe_) {
-      backend_.SelectRows(*work_.x, pass.read_rows(), *work_.read_x);
+      backend_.SelectRows(*work_.x, batch.read_rows, *work_.read_x);
       context.reads = &reads_;
     }
     layers_[i].mixer->Apply(context);
@@ -123,20 +150,61 @@ void Decoder::Compute(const Pass& pass, std::span<float> states) {
       observe_(i, x);
     }
   }
-  if (observe_) backend_.SelectRows(*work_.x, pass.read_rows(), *work_.read_x);
+  if (observe_) backend_.SelectRows(*work_.x, batch.read_rows, *work_.read_x);
   backend_.Download(*work_.read_x, reads, states);
 }
 
-void Decoder::ReadOut(const Pass& pass, std::span<const float> states,
+void Decoder::ReadOut(const BatchReads& batch, std::span<const float> states,
                       std::span<float> label_logits, std::span<HeadSummary> summaries) {
-  const int32_t count = pass.states();
+  const int32_t count = batch.states;
   SYSONE_CHECK(count <= limits_.max_reads, "%d states exceed the buffers' %d", count,
                limits_.max_reads);
   backend_.Upload(states, count, *work_.read_x);
   backend_.FinalNorm(*work_.read_x, *final_norm_, norm_eps_, count, *work_.read_normed);
-  backend_.LabelLogits(*work_.read_normed, *head_, pass.label_states(), pass.label_ids(),
-                       label_logits);
-  if (pass.summarize_head()) backend_.SummarizeHead(*work_.read_normed, *head_, count, summaries);
+  FindOwn(batch.label_ids);
+  backend_.LabelLogits(*work_.read_normed, *head_, batch.label_states, ids_, label_logits);
+  ranks_.AllReduceSum(label_logits.first(ids_.size()));
+  if (!batch.summarize_head) return;
+  backend_.SummarizeHead(*work_.read_normed, *head_, count, summaries);
+  if (ranks_.size() > 1) SummarizeOverRanks(count, summaries);
+}
+
+// From the ranks' summaries of their own rows of the head, one of all rows: each rank fills its place
+// of a sum [ranks, states, (log_sum_exp, largest logit, its token)]. A token's number is exact as a
+// float up to 2^24.
+void Decoder::SummarizeOverRanks(int32_t states, std::span<HeadSummary> summaries) {
+  const auto count = static_cast<size_t>(states);
+  std::vector<int32_t> state(count);
+  ids_.resize(count);
+  for (size_t s = 0; s < count; ++s) {
+    state[s] = static_cast<int32_t>(s);
+    ids_[s] = summaries[s].argmax;
+  }
+  best_.resize(count);
+  backend_.LabelLogits(*work_.read_normed, *head_, state, ids_, best_);
+  gathered_.assign(static_cast<size_t>(ranks_.size()) * count * 3, 0);
+  const auto of = [&](int32_t rank, size_t s) {
+    return gathered_.data() + (static_cast<size_t>(rank) * count + s) * 3;
+  };
+  for (size_t s = 0; s < count; ++s) {
+    float* const own = of(ranks_.rank(), s);
+    own[0] = summaries[s].log_sum_exp;
+    own[1] = best_[s];
+    own[2] = static_cast<float>(summaries[s].argmax + shard_.vocabulary.begin);
+  }
+  ranks_.AllReduceSum(gathered_);
+  for (size_t s = 0; s < count; ++s) {
+    const float* best = of(0, s);
+    float largest = best[0];
+    for (int32_t r = 1; r < ranks_.size(); ++r) {
+      if (of(r, s)[1] > best[1]) best = of(r, s);
+      largest = std::max(largest, of(r, s)[0]);
+    }
+    double total = 0;
+    for (int32_t r = 0; r < ranks_.size(); ++r)
+      total += std::exp(static_cast<double>(of(r, s)[0]) - largest);
+    summaries[s] = {static_cast<float>(largest + std::log(total)), static_cast<TokenId>(best[2])};
+  }
 }
 
 void Decoder::Forward(const Pass& pass, std::span<float> label_logits,

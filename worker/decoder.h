@@ -13,9 +13,11 @@
 #include "kernels/backend.h"
 #include "model/model_config.h"
 #include "model/tensor_index.h"
+#include "worker/comm/collective.h"
 #include "worker/pass.h"
 #include "worker/pass_model.h"
 #include "worker/read_plan.h"
+#include "worker/shard.h"
 #include "worker/stored_rows.h"
 
 namespace sysone {
@@ -28,7 +30,7 @@ struct DecoderLimits {
 };
 
 // Buffers that the parts of all layers share, each made once. Rows as in the pass unless said
-// otherwise.
+// otherwise; heads and intermediate are the rank's own.
 struct Workspace {
   std::unique_ptr<Tensor> x;                 // [max_rows, hidden] the residual stream
   std::unique_ptr<Operand> normed;           // [max_rows, hidden]
@@ -46,6 +48,7 @@ struct Workspace {
 // What a part works with during one pass.
 struct PassContext {
   Backend& backend;
+  Collective& ranks;
   Workspace& work;
   const PassPlan& plan;
   // Set in the last layer, where nothing but these rows is wanted any more.
@@ -54,6 +57,10 @@ struct PassContext {
   // The residual stream that a part adds to, and its rows in use.
   Tensor& x() const { return reads ? *work.read_x : *work.x; }
   int32_t rows() const { return reads ? reads->plan().rows() : plan.rows(); }
+
+  // x()[rows] += in · Wᵀ, where each rank has some columns of `in` and W. Rank 0 adds its share to the stream; what the others
+  // hold of the stream is the same, so they put their shares in its place, and the sum over the ranks is everybody's stream.
+  void AddProduct(const Operand& in, const Weight& weight, RowRange rows) const;
 };
 
 // A part of a layer: x() += part(norm(x())). In the last layer a token mixer takes in all rows of work.x nevertheless, because
@@ -70,20 +77,31 @@ struct DecoderLayer {
   std::unique_ptr<LayerPart> feed_forward;
 };
 
-// Used by one thread. Owns weights and buffers; `backend` must outlive it.
+// Used by one thread. Owns weights and buffers, of its rank's part of the model (worker/shard.h); `backend` and `ranks` must
+// outlive it. With several ranks all call the same functions with the same batches, and all get the results.
 class Decoder final : public PassModel {
  public:
   // Loads and packs every weight; `progress` is told the share done, 0 … 1, from the calling
-  // thread. kCorrupt or kUnsupported names the tensor that is missing or has a wrong shape.
+  // thread. kCorrupt or kUnsupported names the tensor that is missing or has a wrong shape. Without
+  // `ranks` the decoder is alone.
   static Result<std::unique_ptr<Decoder>> Load(Backend& backend, const ModelConfig& config,
                                                const TensorIndex& tensors,
                                                const DecoderLimits& limits,
-                                               const std::function<void(double)>& progress);
+                                               const std::function<void(double)>& progress,
+                                               Collective* ranks = nullptr);
 
   int32_t hidden() const override { return hidden_; }
-  void Compute(const Pass& pass, std::span<float> states) override;
+  void Compute(const Pass& pass, std::span<float> states) override {
+    Compute(pass.batch_rows(), states);
+  }
   void ReadOut(const Pass& pass, std::span<const float> states, std::span<float> label_logits,
-               std::span<HeadSummary> summaries) override;
+               std::span<HeadSummary> summaries) override {
+    ReadOut(pass.batch_reads(), states, label_logits, summaries);
+  }
+  // The same for batches that are not this process's own.
+  void Compute(const BatchRows& batch, std::span<float> states);
+  void ReadOut(const BatchReads& batch, std::span<const float> states,
+               std::span<float> label_logits, std::span<HeadSummary> summaries);
   // Both for a pass whose states are all its own.
   void Forward(const Pass& pass, std::span<float> label_logits, std::span<HeadSummary> summaries);
 
@@ -96,10 +114,23 @@ class Decoder final : public PassModel {
   const DecoderLimits& limits() const { return limits_; }
 
  private:
-  Decoder(Backend& backend, const DecoderLimits& limits) : backend_(backend), limits_(limits) {}
+  Decoder(Backend& backend, const DecoderLimits& limits, Collective* ranks)
+      : backend_(backend),
+        alone_(ranks ? nullptr : MakeSoloCollective()),
+        ranks_(ranks ? *ranks : *alone_),
+        limits_(limits) {}
+
+  Status LoadTables(const ModelConfig& config, const TensorIndex& tensors);
+  // ids_ = the rank's own rows of embedding and head for `ids`.
+  void FindOwn(std::span<const TokenId> ids);
+  void SummarizeOverRanks(int32_t states, std::span<HeadSummary> summaries);
 
   Backend& backend_;
+  const std::unique_ptr<Collective> alone_;  // ranks_, unless there are others
+  Collective& ranks_;
   DecoderLimits limits_;
+  Shard shard_;
+  int32_t vocabulary_ = 0;
   int32_t hidden_ = 0;
   float norm_eps_ = 0;
   void Embed(std::span<const TokenId> ids);
@@ -107,6 +138,8 @@ class Decoder final : public PassModel {
   std::unique_ptr<Table> head_;            // also the embedding, unless that is another tensor
   std::unique_ptr<StoredRows> embedding_;  // null when it is the head
   std::vector<float> embedded_;            // [rows, hidden] from there
+  std::vector<TokenId> ids_;               // as of FindOwn
+  std::vector<float> best_, gathered_;     // of SummarizeOverRanks
   std::unique_ptr<Vector> final_norm_;
   std::unique_ptr<RopeTable> rope_;
   std::vector<DecoderLayer> layers_;

@@ -2,7 +2,6 @@
 #include "worker/layer_parts.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "worker/weight_reader.h"
 
@@ -21,14 +20,17 @@ Result<const TensorInfo*> LayerMatrix(const PartSource& source, const std::strin
   return source.tensors.Get(LayerTensorName(pattern, source.layer), {rows, cols});
 }
 
+TensorSlice HeadRows(ShardRange heads, int32_t head_dim) {
+  return {int64_t{heads.begin} * head_dim, int64_t{heads.count()} * head_dim};
+}
+
 class Attention final : public LayerPart {
  public:
   static Result<std::unique_ptr<LayerPart>> Load(const PartSource& source) {
     const ModelConfig& config = source.config;
     auto part = std::make_unique<Attention>(source.rope, source.layer);
     part->eps_ = config.norm_eps;
-    part->shape_ = {config.heads, config.kv_heads, config.head_dim,
-                    1 / std::sqrt(static_cast<float>(config.head_dim))};
+    part->shape_ = ShardAttention(config, source.shard);
     SYSONE_ASSIGN_OR_RETURN(part->norm_,
                             LoadNamedVector(source, config.names.mixer_norm, config.hidden));
     SYSONE_RETURN_IF_ERROR(part->LoadProjections(source));
@@ -59,41 +61,52 @@ class Attention final : public LayerPart {
     } else {
       backend.Attend(*work.qkv, shape_, pass.plan, kv, *work.mixed);
     }
-    backend.MatMulAdd(*work.mixed, *out_, {0, pass.rows()}, pass.x());
+    pass.AddProduct(*work.mixed, *out_, {0, pass.rows()});
   }
 
  private:
   Status LoadProjections(const PartSource& source) {
     const ModelConfig& config = source.config;
     const int64_t hidden = config.hidden;
+    const int64_t q_rows = int64_t{config.heads} * config.head_dim;
+    const int64_t kv_rows = int64_t{config.kv_heads} * config.head_dim;
     SYSONE_ASSIGN_OR_RETURN(const TensorInfo* q,
-                            LayerMatrix(source, config.names.q, shape_.q_cols(), hidden));
+                            LayerMatrix(source, config.names.q, q_rows, hidden));
     SYSONE_ASSIGN_OR_RETURN(const TensorInfo* k,
-                            LayerMatrix(source, config.names.k, shape_.kv_cols(), hidden));
+                            LayerMatrix(source, config.names.k, kv_rows, hidden));
     SYSONE_ASSIGN_OR_RETURN(const TensorInfo* v,
-                            LayerMatrix(source, config.names.v, shape_.kv_cols(), hidden));
+                            LayerMatrix(source, config.names.v, kv_rows, hidden));
     SYSONE_ASSIGN_OR_RETURN(const TensorInfo* o,
-                            LayerMatrix(source, config.names.o, hidden, shape_.q_cols()));
+                            LayerMatrix(source, config.names.o, hidden, q_rows));
     const int32_t interleaved = config.qk_rows_interleaved ? config.head_dim : 0;
-    qkv_ = source.backend.LoadWeight(shape_.qkv_cols(), hidden,
-                                     StackRows({{q, interleaved}, {k, interleaved}, {v, 0}}));
-    out_ = source.backend.LoadWeight(hidden, shape_.q_cols(), StackRows({{o, 0}}));
+    const TensorSlice heads = HeadRows(source.shard.heads, config.head_dim);
+    const TensorSlice kv_heads = HeadRows(source.shard.kv_heads, config.head_dim);
+    qkv_ = source.backend.LoadWeight(
+        shape_.qkv_cols(), hidden,
+        StackRows({{q, interleaved, heads}, {k, interleaved, kv_heads}, {v, 0, kv_heads}}));
+    out_ = source.backend.LoadWeight(hidden, shape_.q_cols(), StackRows({{o, 0, {}, heads}}));
     return {};
   }
 
   Status LoadBias(const PartSource& source) {
     const TensorNames& names = source.config.names;
     const int32_t interleaved = source.config.qk_rows_interleaved ? source.config.head_dim : 0;
-    const auto read = [&](const std::string& pattern, int64_t size) {
-      return ReadVector(source.tensors, LayerTensorName(pattern, source.layer), size);
+    const int32_t dim = source.config.head_dim;
+    std::vector<float> bias;
+    const auto add = [&](const std::string& pattern, int32_t all_heads, ShardRange heads,
+                         int32_t interleaved_dim) -> Status {
+      SYSONE_ASSIGN_OR_RETURN(std::vector<float> values,
+                              ReadVector(source.tensors, LayerTensorName(pattern, source.layer),
+                                         int64_t{all_heads} * dim));
+      values = DeinterleavedValues(std::move(values), interleaved_dim);
+      bias.insert(bias.end(), values.begin() + heads.begin * dim, values.begin() + heads.end * dim);
+      return {};
     };
-    SYSONE_ASSIGN_OR_RETURN(std::vector<float> bias, read(names.q_bias, shape_.q_cols()));
-    SYSONE_ASSIGN_OR_RETURN(std::vector<float> k, read(names.k_bias, shape_.kv_cols()));
-    SYSONE_ASSIGN_OR_RETURN(const std::vector<float> v, read(names.v_bias, shape_.kv_cols()));
-    bias = DeinterleavedValues(std::move(bias), interleaved);
-    k = DeinterleavedValues(std::move(k), interleaved);
-    bias.insert(bias.end(), k.begin(), k.end());
-    bias.insert(bias.end(), v.begin(), v.end());
+    const ModelConfig& config = source.config;
+    const Shard& shard = source.shard;
+    SYSONE_RETURN_IF_ERROR(add(names.q_bias, config.heads, shard.heads, interleaved));
+    SYSONE_RETURN_IF_ERROR(add(names.k_bias, config.kv_heads, shard.kv_heads, interleaved));
+    SYSONE_RETURN_IF_ERROR(add(names.v_bias, config.kv_heads, shard.kv_heads, 0));
     qkv_bias_ = source.backend.LoadVector(bias);
     return {};
   }
@@ -122,8 +135,10 @@ class GatedSiluPart final : public LayerPart {
                             LayerMatrix(source, config.names.up, wide, hidden));
     SYSONE_ASSIGN_OR_RETURN(const TensorInfo* down,
                             LayerMatrix(source, config.names.down, hidden, wide));
-    part->gate_up_ = source.backend.LoadWeight(2 * wide, hidden, StackRows({{gate, 0}, {up, 0}}));
-    part->down_ = source.backend.LoadWeight(hidden, wide, StackRows({{down, 0}}));
+    const TensorSlice own{source.shard.intermediate.begin, source.shard.intermediate.count()};
+    part->gate_up_ =
+        source.backend.LoadWeight(2 * own.count, hidden, StackRows({{gate, 0, own}, {up, 0, own}}));
+    part->down_ = source.backend.LoadWeight(hidden, own.count, StackRows({{down, 0, {}, own}}));
     return std::unique_ptr<LayerPart>(std::move(part));
   }
 
@@ -135,7 +150,7 @@ class GatedSiluPart final : public LayerPart {
       pass.backend.RmsNorm(pass.x(), *norm_, eps_, slice, *work.normed);
       pass.backend.MatMul(*work.normed, *gate_up_, nullptr, slice.count, *work.gate_up);
       pass.backend.GatedSilu(*work.gate_up, slice.count, *work.gated);
-      pass.backend.MatMulAdd(*work.gated, *down_, slice, pass.x());
+      pass.AddProduct(*work.gated, *down_, slice);
     }
   }
 

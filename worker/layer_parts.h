@@ -9,6 +9,7 @@
 #include "model/model_config.h"
 #include "model/tensor_index.h"
 #include "worker/decoder.h"
+#include "worker/shard.h"
 
 namespace sysone {
 
@@ -22,6 +23,7 @@ struct PartSource {
   const ModelConfig& config;
   const TensorIndex& tensors;
   const RopeTable& rope;
+  const Shard& shard;  // which part of each is loaded
   size_t layer;
 };
 

@@ -1,6 +1,8 @@
-// sysone-worker: one worker group's process. Started by `sysone serve` with its own options and the internal ones behind.
+// sysone-worker: a worker group's process, or one of them. Started by `sysone serve`, directly or through mpirun, with its own
+// options and the internal ones behind.
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdio>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -27,9 +29,12 @@ int main(int argc, char** argv) {
           stderr);
     return sysone::kExitUsage;
   }
-  sysone::InitLog("worker-" + std::to_string(options.role_index), sysone::LogLevelOf(options));
+  const auto rank = sysone::RankOfLauncher([](const char* name) { return getenv(name); });
+  const std::string name = "worker-" + std::to_string(options.role_index);
+  sysone::InitLog(rank.value_or(0) == 0 ? name : name + "." + std::to_string(*rank),
+                  sysone::LogLevelOf(options));
   sysone::BlockStopSignals();
-  const sysone::Status status = sysone::RunWorker(options);
+  const sysone::Status status = sysone::RunWorker(options, rank);
   if (!status.ok()) SYSONE_ERROR("%s", status.message().c_str());
   return sysone::ExitStatusOf(status);
 }

@@ -39,6 +39,23 @@ struct PassItem {
   int32_t branch_count = 0;
 };
 
+// What the layers compute: views of a Pass, or of a message that tells of one.
+struct BatchRows {
+  std::span<const TokenId> tokens;  // [rows]
+  PassPlan plan;
+  // Rows whose final hidden states are wanted, ascending, each once.
+  std::span<const int32_t> read_rows;
+};
+
+// What is read at hidden states, likewise.
+struct BatchReads {
+  int32_t states = 0;
+  // All labels of all reads, and for each the state it is read at.
+  std::span<const TokenId> label_ids;
+  std::span<const int32_t> label_states;
+  bool summarize_head = false;  // one HeadSummary a state is wanted, too
+};
+
 // Reused from pass to pass; its vectors keep their memory.
 class Pass {
  public:
@@ -61,6 +78,7 @@ class Pass {
   void Build(std::span<const PassItem> items);
 
   // ---- What Decoder::Compute needs. ----
+  BatchRows batch_rows() const { return {tokens_, plan(), read_rows_}; }
   PassPlan plan() const { return {positions_, kv_rows_, runs_, spans_}; }
   int32_t rows() const { return static_cast<int32_t>(tokens_.size()); }
   std::span<const TokenId> tokens() const { return tokens_; }
@@ -68,6 +86,7 @@ class Pass {
   std::span<const int32_t> read_rows() const { return read_rows_; }
 
   // ---- What Decoder::ReadOut needs. States are numbered: read_rows() first, stored ones next. ----
+  BatchReads batch_reads() const { return {states(), label_ids_, label_states_, summarize_head_}; }
   int32_t states() const { return static_cast<int32_t>(read_rows_.size() + stored_blocks_.size()); }
   std::span<const int32_t> stored_blocks() const { return stored_blocks_; }
   // The state of each read, in the order of adding.

@@ -15,15 +15,16 @@ namespace sysone {
 
 class StoredRows {
  public:
-  // Copies the tensor's bytes: pages of a mapped file may leave memory between two requests.
-  explicit StoredRows(const TensorInfo& tensor);
+  // Copies the bytes of rows [first_row, first_row + row_count): pages of a mapped file may leave memory between two
+  // requests.
+  StoredRows(const TensorInfo& tensor, int64_t first_row, int64_t row_count);
 
-  // out [ids, cols] as float32; every id is a row.
+  // out [ids, cols] as float32; every id is one of these rows, counted from the first of them, or kNoToken: zeros.
   void Read(std::span<const TokenId> ids, std::span<float> out) const;
 
  private:
-  const std::vector<std::byte> bytes_;
-  TensorInfo tensor_;  // its data are bytes_
+  std::vector<std::byte> bytes_;
+  TensorInfo tensor_;  // of these rows; its data are bytes_
 };
 
 }  // namespace sysone

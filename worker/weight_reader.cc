@@ -6,11 +6,22 @@
 namespace sysone {
 namespace {
 
+int64_t RowsOf(const StackedTensor& part) {
+  return part.rows.count > 0 ? part.rows.count : part.tensor->rows();
+}
+int64_t ColsOf(const StackedTensor& part) {
+  return part.cols.count > 0 ? part.cols.count : part.tensor->cols();
+}
+
+// `first_row`: of the tensor.
 void ReadPart(const StackedTensor& part, int64_t first_row, int64_t row_count, float* out) {
-  if (part.interleaved_head_dim == 0) return ReadRows(*part.tensor, first_row, row_count, out);
+  const auto read = [&](int64_t first, int64_t count, float* to) {
+    if (part.cols.count == 0) return ReadRows(*part.tensor, first, count, to);
+    ReadColumns(*part.tensor, first, count, part.cols.first, part.cols.count, to);
+  };
+  if (part.interleaved_head_dim == 0) return read(first_row, row_count, out);
   for (int64_t r = 0; r < row_count; ++r)
-    ReadRows(*part.tensor, DeinterleavedRow(first_row + r, part.interleaved_head_dim), 1,
-             out + r * part.tensor->cols());
+    read(DeinterleavedRow(first_row + r, part.interleaved_head_dim), 1, out + r * ColsOf(part));
 }
 
 }  // namespace
@@ -35,12 +46,12 @@ RowReader StackRows(std::vector<StackedTensor> parts) {
   return [parts = std::move(parts)](int64_t first_row, int64_t row_count, float* out) {
     int64_t part_begin = 0;
     for (const StackedTensor& part : parts) {
-      const int64_t part_end = part_begin + part.tensor->rows();
+      const int64_t part_end = part_begin + RowsOf(part);
       const int64_t begin = std::max(first_row, part_begin);
       const int64_t end = std::min(first_row + row_count, part_end);
       if (begin < end)
-        ReadPart(part, begin - part_begin, end - begin,
-                 out + (begin - first_row) * part.tensor->cols());
+        ReadPart(part, part.rows.first + begin - part_begin, end - begin,
+                 out + (begin - first_row) * ColsOf(part));
       part_begin = part_end;
     }
   };

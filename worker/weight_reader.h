@@ -15,15 +15,23 @@
 
 namespace sysone {
 
+// Rows or columns [first, first + count) of a tensor. count 0: all.
+struct TensorSlice {
+  int64_t first = 0;
+  int64_t count = 0;
+};
+
 struct StackedTensor {
   const TensorInfo* tensor = nullptr;
   // Not 0: the rows are those of heads of this size, stored for rotation of neighbours; they are
   // read in the order that rotation of halves expects (row j * d/2 + i of a head comes from stored
   // row 2i + j).
   int32_t interleaved_head_dim = 0;
+  // A rank's part; rows of interleaved heads: whole heads. Nothing else of the tensor is read.
+  TensorSlice rows = {}, cols = {};
 };
 
-// The tensors must have equal cols(); they are kept alive by their TensorIndex.
+// The parts must be equally wide; the tensors are kept alive by their TensorIndex.
 RowReader StackRows(std::vector<StackedTensor> parts);
 
 // A vector of `size` values.

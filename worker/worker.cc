@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/worker.h"
 
+#include <signal.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cstdlib>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -13,13 +18,20 @@
 #include "shm_arena/group_bell.h"
 #include "shm_arena/heartbeat.h"
 #include "shm_arena/router_watch.h"
+#include "worker/comm/mpi_group.h"
+#include "worker/comm/roll_call.h"
 #include "worker/decoder.h"
 #include "worker/engine.h"
+#include "worker/rank_group.h"
+#include "worker/shard.h"
 
 namespace sysone {
 namespace {
 
 constexpr int64_t kAttachWaitUs = 10'000'000;
+// From a rank's start to that of the last one of its group. Programs that start together take a second at most; this is shorter
+// than the router's patience with a silent worker, so that the message names the rank.
+constexpr int64_t kJoinWaitUs = 30'000'000;
 
 // Everything a pass needs, and the backend that must outlive it.
 struct LoadedModel {
@@ -28,14 +40,19 @@ struct LoadedModel {
   int32_t vocabulary = 0;
   int32_t max_model_len = 0;
   int32_t kv_blocks = 0;
-  int64_t kv_block_bytes = 0;  // of all layers
+  int64_t kv_block_bytes = 0;  // of all layers and ranks
 };
 
-// Fills kv_blocks and kv_block_bytes: as many blocks as --kv-cache-memory holds.
-Status PlanKvMemory(const ServeOptions& options, const ModelConfig& config, LoadedModel& model) {
-  const AttentionShape shape{config.heads, config.kv_heads, config.head_dim, 0};
-  model.kv_block_bytes = KvCache::kBlockRows * model.backend->KvRowBytes(shape) *
-                         static_cast<int64_t>(config.layers.size());
+// Fills kv_blocks and kv_block_bytes: as many blocks as --kv-cache-memory holds. The same on every rank.
+Status PlanKvMemory(const ServeOptions& options, const ModelConfig& config, int32_t ranks,
+                    LoadedModel& model) {
+  int64_t row_bytes = 0;  // of a layer, on all ranks together
+  for (int32_t rank = 0; rank < ranks; ++rank) {
+    SYSONE_ASSIGN_OR_RETURN(const Shard shard, PlanShard(config, rank, ranks));
+    row_bytes += model.backend->KvRowBytes(ShardAttention(config, shard));
+  }
+  model.kv_block_bytes =
+      KvCache::kBlockRows * row_bytes * static_cast<int64_t>(config.layers.size());
   // A prompt in two parts, prefix and branch, may begin a block of its own with each.
   const int64_t least_blocks = KvCache::BlocksFor(model.max_model_len) + 1;
   const int64_t least = least_blocks * model.kv_block_bytes;
@@ -52,9 +69,17 @@ Status PlanKvMemory(const ServeOptions& options, const ModelConfig& config, Load
   return {};
 }
 
-Result<LoadedModel> LoadModel(const ServeOptions& options, ProcessLease& lease) {
+// Two ranks may have been given different files of one name, or programs of different versions.
+uint64_t FingerprintOf(const ModelWeights& weights) {
+  const std::string text = weights.fingerprint + SysoneVersion();
+  return BatchFingerprint(std::as_bytes(std::span(text)));
+}
+
+Result<LoadedModel> LoadModel(const ServeOptions& options, Collective& ranks,
+                              const std::function<void(double)>& progress) {
   const int64_t begin_us = MonotonicUs();
   SYSONE_ASSIGN_OR_RETURN(const ModelWeights weights, OpenModelWeights(options.model_path));
+  CheckAgreement(ranks, FingerprintOf(weights), "the model's files or the program's version");
   LoadedModel model;
   model.vocabulary = weights.config.vocab;
   SYSONE_ASSIGN_OR_RETURN(model.max_model_len,
@@ -65,34 +90,62 @@ Result<LoadedModel> LoadModel(const ServeOptions& options, ProcessLease& lease) 
   SYSONE_ASSIGN_OR_RETURN(model.backend, MakeBackend(backend_options));
   SYSONE_INFO("%s model, %zu layers; %s", weights.config.family.c_str(),
               weights.config.layers.size(), model.backend->Describe().c_str());
-  SYSONE_RETURN_IF_ERROR(PlanKvMemory(options, weights.config, model));
+  SYSONE_RETURN_IF_ERROR(PlanKvMemory(options, weights.config, ranks.size(), model));
   const DecoderLimits limits{static_cast<int32_t>(options.max_num_batched_tokens),
                              options.max_num_seqs, model.max_model_len,
                              model.kv_blocks * KvCache::kBlockRows};
-  SYSONE_ASSIGN_OR_RETURN(
-      model.decoder,
-      Decoder::Load(*model.backend, weights.config, weights.tensors, limits,
-                    [&](double share) { lease.SetProgress(static_cast<uint32_t>(share * 1000)); }));
+  SYSONE_ASSIGN_OR_RETURN(model.decoder, Decoder::Load(*model.backend, weights.config,
+                                                       weights.tensors, limits, progress, &ranks));
+  // Also waits until everybody has loaded.
+  CheckAgreement(ranks, static_cast<uint64_t>(model.kv_blocks), "the number of key-value blocks");
   SYSONE_INFO("weights loaded in %.1f s", static_cast<double>(MonotonicUs() - begin_us) * 1e-6);
   return model;
 }
 
 // The first pass after loading touches memory and starts threads; better before the first client than with it.
-void WarmUp(Decoder& decoder) {
-  const std::vector<TokenId> tokens(static_cast<size_t>(std::min(decoder.limits().max_rows, 64)),
-                                    0);
+void WarmUp(PassModel& model, const DecoderLimits& limits) {
+  const std::vector<TokenId> tokens(static_cast<size_t>(std::min(limits.max_rows, 64)), 0);
   const std::vector<TokenId> labels{0};
   const JobTokens job{{}, {{tokens, labels}}, false};
   const PassItem item{&job, 0, 1};
   Pass pass;
   pass.Build({&item, 1});
+  std::vector<float> state(static_cast<size_t>(model.hidden()));
   float logit = 0;
-  decoder.Forward(pass, {&logit, 1}, {});
+  model.Compute(pass, state);
+  model.ReadOut(pass, state, {&logit, 1}, {});
 }
 
-}  // namespace
+Result<std::unique_ptr<Collective>> JoinRanks(const ServeOptions& options,
+                                              std::optional<int32_t> launcher_rank) {
+  if (options.tensor_parallel_size == 1) return MakeSoloCollective();
+  // A launcher that is killed takes its ranks with it.
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  JoinOptions join;
+  join.stuck_after_us = static_cast<int64_t>(options.stuck_after_s * 1e6);
+  std::optional<RollCall> roll_call;
+  if (launcher_rank)
+    roll_call.emplace(options.run_dir, Format("group-%d.%d", options.role_index, getppid()),
+                      *launcher_rank, options.tensor_parallel_size, kJoinWaitUs);
+  auto ranks = JoinMpiGroup(join);
+  if (ranks->size() != options.tensor_parallel_size)
+    return Error(Code::kInvalidArgument,
+                 "--tensor-parallel-size is %d, but the launcher started %d ranks",
+                 options.tensor_parallel_size, ranks->size());
+  if (ranks->rank() == 0) SYSONE_INFO("%s", ranks->Describe().c_str());
+  return ranks;
+}
 
-Status RunWorker(const ServeOptions& options) {
+// A rank without an arena: ends with rank 0, or with its launcher.
+Status RunFollower(const ServeOptions& options, Collective& ranks) {
+  SYSONE_ASSIGN_OR_RETURN(const LoadedModel model, LoadModel(options, ranks, [](double) {}));
+  FollowLeader(*model.decoder, ranks);
+  ranks.Finish();
+  return {};
+}
+
+// Rank 0, or a worker alone.
+Status RunLeader(const ServeOptions& options, Collective& ranks) {
   const GroupId group{static_cast<uint32_t>(options.role_index)};
   SYSONE_ASSIGN_OR_RETURN(Arena arena, Arena::Attach(options.instance_name, kAttachWaitUs));
   SYSONE_RETURN_IF_ERROR(arena.Register(ProcessRole::kWorker, Index(group)));
@@ -100,8 +153,12 @@ Status RunWorker(const ServeOptions& options) {
   const RouterWatch watch(arena, options.instance_name, options.run_dir);
   Heartbeat heartbeat(arena);
   arena.lease().SetPhase(ProcessPhase::kLoading);
-  SYSONE_ASSIGN_OR_RETURN(LoadedModel model, LoadModel(options, arena.lease()));
-  WarmUp(*model.decoder);
+  SYSONE_ASSIGN_OR_RETURN(LoadedModel model, LoadModel(options, ranks, [&](double share) {
+                            arena.lease().SetProgress(static_cast<uint32_t>(share * 1000));
+                          }));
+  RankLeader leader(*model.decoder, ranks);
+  PassModel& pass_model = ranks.size() > 1 ? static_cast<PassModel&>(leader) : *model.decoder;
+  WarmUp(pass_model, model.decoder->limits());
   std::unique_ptr<DoorbellListener> socket;
   if (options.doorbell == "zeromq") {
     SYSONE_ASSIGN_OR_RETURN(socket, DoorbellListener::Bind(options.run_dir, group));
@@ -116,7 +173,7 @@ Status RunWorker(const ServeOptions& options) {
   engine_options.kv_blocks = model.kv_blocks;
   engine_options.kv_block_bytes = static_cast<uint64_t>(model.kv_block_bytes);
   engine_options.prefix_caching = options.enable_prefix_caching;
-  Engine engine(arena, *doorbell, *model.decoder, engine_options);
+  Engine engine(arena, *doorbell, pass_model, engine_options);
   arena.board().GroupReady(group, arena.self(), static_cast<uint32_t>(model.max_model_len));
   arena.lease().SetPhase(ProcessPhase::kReady);
   SYSONE_INFO(
@@ -125,8 +182,29 @@ Status RunWorker(const ServeOptions& options) {
       static_cast<long long>(model.kv_blocks * model.kv_block_bytes >> 20),
       model.kv_blocks * KvCache::kBlockRows);
   engine.Run(heartbeat.stop());
+  if (ranks.size() > 1) leader.End();
   arena.lease().SetPhase(ProcessPhase::kExiting);
+  ranks.Finish();
   return {};
+}
+
+}  // namespace
+
+std::optional<int32_t> RankOfLauncher(const std::function<const char*(const char*)>& variable) {
+  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK"}) {
+    const char* const value = variable(name);
+    if (value == nullptr || *value == '\0') continue;
+    char* end = nullptr;
+    const long rank = std::strtol(value, &end, 10);
+    if (*end == '\0' && rank >= 0 && rank <= INT32_MAX) return static_cast<int32_t>(rank);
+  }
+  return std::nullopt;
+}
+
+Status RunWorker(const ServeOptions& options, std::optional<int32_t> launcher_rank) {
+  SYSONE_ASSIGN_OR_RETURN(const std::unique_ptr<Collective> ranks,
+                          JoinRanks(options, launcher_rank));
+  return ranks->rank() == 0 ? RunLeader(options, *ranks) : RunFollower(options, *ranks);
 }
 
 }  // namespace sysone

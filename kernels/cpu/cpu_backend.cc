@@ -105,6 +105,8 @@ class CpuBackend : public Backend {
                    std::span<const TokenId> ids, std::span<float> out) override;
   void SummarizeHead(const Tensor& x, const Table& head, int32_t rows,
                      std::span<HeadSummary> out) override;
+  void Clear(Tensor& x, RowRange rows) override { std::ranges::fill(Memory(x, rows), 0.f); }
+  std::span<float> Memory(Tensor& x, RowRange rows) override;
   void Upload(std::span<const float> values, int32_t rows, Tensor& out) override;
   void Download(const Tensor& x, int32_t rows, std::span<float> out) override;
 
@@ -229,6 +231,10 @@ void CpuBackend::Embed(const Table& table, std::span<const TokenId> ids, Tensor&
   SYSONE_CHECK(Out(out).cols == from.cols && std::ssize(ids) <= Out(out).rows, "shapes do not fit");
   ForRows(std::ssize(ids), from.cols, [&](int64_t r, int) {
     const int64_t id = ids[static_cast<size_t>(r)];
+    if (id == kNoToken) {
+      std::fill_n(Out(out).Row(r), from.cols, 0.f);
+      return;
+    }
     CheckRow(id, from.rows);
     if (from.dtype == Dtype::kFloat32)
       std::copy_n(from.f32.Row(id), from.cols, Out(out).Row(r));
@@ -349,6 +355,10 @@ void CpuBackend::LabelLogits(const Tensor& x, const Table& head, std::span<const
   ForRows(std::ssize(ids), table.cols, [&](int64_t item, int) {
     const auto i = static_cast<size_t>(item);
     CheckRow(row_of[i], In(x).rows);
+    if (ids[i] == kNoToken) {
+      out[i] = 0;
+      return;
+    }
     CheckRow(ids[i], table.rows);
     out[i] = HeadLogit(In(x).Row(row_of[i]), table, ids[i]);
   });
@@ -386,6 +396,14 @@ void CpuBackend::SummarizeHead(const Tensor& x, const Table& head, int32_t rows,
     }
     out[static_cast<size_t>(r)] = {static_cast<float>(best.largest + std::log(total)), best.argmax};
   }
+}
+
+std::span<float> CpuBackend::Memory(Tensor& x, RowRange rows) {
+  const Rows<float>& values = Out(x);
+  SYSONE_CHECK(rows.first >= 0 && rows.first + rows.count <= values.rows, "rows do not fit");
+  if (rows.count == 0) return {};
+  return {values.Row(rows.first),
+          static_cast<size_t>((rows.count - 1) * values.stride + values.cols)};
 }
 
 void CpuBackend::Upload(std::span<const float> values, int32_t rows, Tensor& out) {

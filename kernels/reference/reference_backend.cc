@@ -152,8 +152,13 @@ class ReferenceBackend : public Backend {
 
   void Embed(const Table& table, std::span<const TokenId> ids, Tensor& out) override {
     const Matrix& from = In(table);
-    for (size_t r = 0; r < ids.size(); ++r)
-      std::copy_n(from.Row(ids[r]), from.cols, In(out).Row(static_cast<int64_t>(r)));
+    for (size_t r = 0; r < ids.size(); ++r) {
+      float* const to = In(out).Row(static_cast<int64_t>(r));
+      if (ids[r] == kNoToken)
+        std::fill_n(to, from.cols, 0.f);
+      else
+        std::copy_n(from.Row(ids[r]), from.cols, to);
+    }
   }
 
   void RmsNorm(const Tensor& x, const Vector& weight, float eps, RowRange rows,
@@ -258,7 +263,10 @@ class ReferenceBackend : public Backend {
   void LabelLogits(const Tensor& x, const Table& head, std::span<const int32_t> row_of,
                    std::span<const TokenId> ids, std::span<float> out) override {
     for (size_t i = 0; i < ids.size(); ++i)
-      out[i] = static_cast<float>(Dot(In(x).Row(row_of[i]), In(head).Row(ids[i]), In(x).cols));
+      out[i] =
+          ids[i] == kNoToken
+              ? 0
+              : static_cast<float>(Dot(In(x).Row(row_of[i]), In(head).Row(ids[i]), In(x).cols));
   }
 
   void SummarizeHead(const Tensor& x, const Table& head, int32_t rows,
@@ -276,6 +284,12 @@ class ReferenceBackend : public Backend {
     }
   }
 
+  void Clear(Tensor& x, RowRange rows) override { std::ranges::fill(Memory(x, rows), 0.f); }
+  std::span<float> Memory(Tensor& x, RowRange rows) override {
+    if (rows.count == 0) return {};
+    SYSONE_CHECK(rows.first + rows.count <= In(x).rows, "rows do not fit");
+    return {In(x).Row(rows.first), static_cast<size_t>(rows.count * In(x).cols)};
+  }
   void Upload(std::span<const float> values, int32_t rows, Tensor& out) override {
     const int64_t cols = In(out).cols;
     for (int32_t r = 0; r < rows; ++r) std::copy_n(values.data() + r * cols, cols, In(out).Row(r));

@@ -92,6 +92,10 @@ class TimedBackend final : public Backend {
                      std::span<HeadSummary> out) override {
     Time("SummarizeHead", [&] { inner_.SummarizeHead(x, head, rows, out); });
   }
+  void Clear(Tensor& x, RowRange rows) override {
+    Time("Clear", [&] { inner_.Clear(x, rows); });
+  }
+  std::span<float> Memory(Tensor& x, RowRange rows) override { return inner_.Memory(x, rows); }
   void Upload(std::span<const float> values, int32_t rows, Tensor& out) override {
     Time("Upload", [&] { inner_.Upload(values, rows, out); });
   }

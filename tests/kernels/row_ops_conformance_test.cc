@@ -160,6 +160,45 @@ TEST_P(RowOpsConformance, SelectRowsCopies) {
   EXPECT_TRUE(SameBits(Read(*subject_, *out, 4, 37), want));
 }
 
+TEST_P(RowOpsConformance, ATokenOfAnotherRankIsARowOfZerosAndALogitOfZero) {
+  Data data(4);
+  const int64_t cols = 37;
+  const auto values = data.Normal(9 * cols), x = data.Normal(2 * cols);
+  const auto table = subject_->LoadTable(9, cols, ReadFrom(values, cols));
+  auto out = subject_->NewTensor(3, cols);
+  subject_->Embed(*table, std::vector<TokenId>{4, 4, 4}, *out);
+  subject_->Embed(*table, std::vector<TokenId>{4, kNoToken, 8}, *out);
+  auto want = subject_->NewTensor(3, cols);
+  subject_->Embed(*table, std::vector<TokenId>{4, 0, 8}, *want);
+  subject_->Clear(*want, {1, 1});
+  EXPECT_TRUE(SameBits(Read(*subject_, *out, 3, cols), Read(*subject_, *want, 3, cols)));
+  EXPECT_EQ(Read(*subject_, *out, 3, cols)[static_cast<size_t>(cols)], 0);
+
+  const auto tensor = MakeTensor(*subject_, x, cols);
+  const std::vector<int32_t> row_of{0, 1, 1};
+  std::vector<float> logits(3, 777), all(3);
+  subject_->LabelLogits(*tensor, *table, row_of, std::vector<TokenId>{3, kNoToken, 5}, logits);
+  subject_->LabelLogits(*tensor, *table, row_of, std::vector<TokenId>{3, 0, 5}, all);
+  all[1] = 0;
+  EXPECT_TRUE(SameBits(logits, all));
+}
+
+TEST_P(RowOpsConformance, TheMemoryOfRowsIsTheirValuesAndNoOtherRows) {
+  for (const int64_t cols : {1, 16, 37, 1024}) {
+    Data data(5);
+    const auto x = data.Normal(6 * cols);
+    const auto tensor = MakeTensor(*subject_, x, cols);
+    EXPECT_TRUE(subject_->Memory(*tensor, {3, 0}).empty());
+    for (float& value : subject_->Memory(*tensor, {2, 3})) value *= 2;
+    subject_->Clear(*tensor, {5, 1});
+    auto want = x;
+    for (int64_t i = 2 * cols; i < 5 * cols; ++i) want[static_cast<size_t>(i)] *= 2;
+    std::fill(want.begin() + 5 * cols, want.end(), 0.f);
+    EXPECT_TRUE(SameBits(Read(*subject_, *tensor, 6, cols), want)) << cols;
+    EXPECT_GE(std::ssize(subject_->Memory(*tensor, {2, 3})), 3 * cols);
+  }
+}
+
 class ReadOutConformance : public VariantTest {
  protected:
   // A logit is a sum like any product's.

@@ -104,6 +104,36 @@ TEST(Dequantise, RowsInTheMiddleAreThoseOfTheWhole) {
   }
 }
 
+TEST(Dequantise, ColumnsOfRowsAreThoseOfTheWhole) {
+  for (const Example& example : ReadExamples()) {
+    const int64_t block = BlockLayoutOf(example.type).elements;
+    const int64_t cols = 3 * block;
+    const auto rows = static_cast<int64_t>(example.expected.size()) / cols;
+    ASSERT_GE(rows, 3);
+    const TensorInfo tensor = Matrix(example.type, rows, cols, example.raw);
+    struct Part {
+      int64_t first, count;
+    };
+    // Whole blocks, parts of one, across a border, all, none at the end.
+    for (const Part part : {Part{0, block},
+                            {block, 2 * block},
+                            {block / 2, (block + 1) / 2},
+                            {block - 1, 2},
+                            {0, cols},
+                            {cols - 1, 1},
+                            {cols, 0}}) {
+      std::vector<float> out(static_cast<size_t>(2 * part.count + 1), 777);
+      ReadColumns(tensor, 1, 2, part.first, part.count, out.data());
+      for (int64_t r = 0; r < 2; ++r)
+        for (int64_t c = 0; c < part.count; ++c)
+          ASSERT_EQ(std::bit_cast<uint32_t>(out[static_cast<size_t>(r * part.count + c)]),
+                    example.expected[static_cast<size_t>((r + 1) * cols + part.first + c)])
+              << tensor.name << " row " << r << " column " << part.first + c;
+      EXPECT_EQ(out.back(), 777) << "wrote past the columns of " << tensor.name;
+    }
+  }
+}
+
 TEST(Dequantise, ReadsAll65536Halves) {
   std::string raw(2 * 65536, 0);
   for (size_t i = 0; i < 65536; ++i) {
@@ -141,6 +171,8 @@ TEST(DequantiseDeathTest, RowsThatDoNotExistAreOurMistake) {
   float out[8];
   EXPECT_DEATH(ReadRows(tensor, 1, 2, out), "rows");
   EXPECT_DEATH(ReadRows(tensor, -1, 1, out), "rows");
+  EXPECT_DEATH(ReadColumns(tensor, 0, 1, 1, 2, out), "columns");
+  EXPECT_DEATH(ReadColumns(tensor, 2, 1, 0, 1, out), "rows");
 }
 
 }  // namespace

@@ -2,9 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include <algorithm>
 
 #include "router/child_args.h"
 #include "router/child_process.h"
@@ -59,6 +62,34 @@ TEST(ChildArgs, KeepWhatTheUserChose) {
   ASSERT_TRUE(worker.ok());
   EXPECT_EQ(worker->options.served_model_names, (Args{"x", "y"}));
   EXPECT_EQ(worker->options.threads, 5);
+}
+
+TEST(ChildArgs, AGroupOfSeveralRanksIsOneMpirunWithTheWorkerBehindItsOwnFlags) {
+  const InstanceFacts facts = FactsFor({"smollm2-135m", "-tp", "2", "-dp", "2"});
+  EXPECT_EQ(ChildProgram(facts, ProcessRole::kWorker), "mpirun");
+  EXPECT_EQ(ChildProgram(facts, ProcessRole::kApiServer), "/bin/sysone-api-server");
+  const Args args = ChildArgs(facts, ProcessRole::kWorker, 1);
+  const auto program = std::find(args.begin(), args.end(), "/bin/sysone-worker");
+  ASSERT_NE(program, args.end());
+  const auto ranks = std::find(args.begin(), program, "-np");
+  ASSERT_LT(ranks + 1, program);
+  EXPECT_EQ(ranks[1], "2");
+  const auto worker = ParseServeOptions("w", Args(program + 1, args.end()));
+  ASSERT_TRUE(worker.ok()) << worker.status().message();
+  EXPECT_EQ(worker->options.tensor_parallel_size, 2);
+  EXPECT_EQ(worker->options.role_index, 1);
+  EXPECT_EQ(worker->options.threads, 8 / 4) << "two groups of two ranks share the cores";
+  // An API server is started as always.
+  EXPECT_EQ(ChildArgs(facts, ProcessRole::kApiServer, 0)[0], "smollm2-135m");
+}
+
+TEST(ParentOf, IsThisProcessForItsChildAndNobodyForNobody) {
+  const auto pid = StartChild({"/bin/sleep", {"100"}, -1, -1});
+  ASSERT_TRUE(pid.ok());
+  EXPECT_EQ(ParentOf(*pid), getpid());
+  kill(*pid, SIGKILL);
+  waitpid(*pid, nullptr, 0);
+  EXPECT_EQ(ParentOf(*pid), 0);
 }
 
 TEST(ChildArgs, EveryWorkerGetsAThread) {

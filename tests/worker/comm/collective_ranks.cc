@@ -4,16 +4,20 @@
 //   apart    rank 1 sums other lengths than rank 0: must abort and say so
 //   differ   rank 1 comes to an agreement with another value: must abort and say so
 //   stuck    rank 1 never comes to a sum: rank 0 must name it
+//   call     calls the roll before it joins, in the folder behind, with the patience behind that in seconds
 // SPDX-License-Identifier: Apache-2.0
 #include <unistd.h>
 
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <optional>
 #include <string>
 
 #include "base/log.h"
 #include "worker/comm/mpi_group.h"
+#include "worker/comm/roll_call.h"
 
 namespace sysone {
 namespace {
@@ -101,11 +105,20 @@ void Run(Collective& ranks, const std::string& what) {
 }  // namespace sysone
 
 int main(int argc, char** argv) {
-  SYSONE_CHECK(argc == 3, "usage: collective_ranks shared|mpi check|apart|differ|stuck");
+  SYSONE_CHECK(argc >= 3,
+               "usage: collective_ranks shared|mpi check|apart|differ|stuck|call FOLDER SECONDS");
+  std::optional<sysone::RollCall> roll_call;
+  if (argc == 5) {
+    const char* const rank = getenv("OMPI_COMM_WORLD_RANK");
+    const char* const size = getenv("OMPI_COMM_WORLD_SIZE");
+    SYSONE_CHECK(rank != nullptr && size != nullptr, "not started by mpirun");
+    roll_call.emplace(argv[3], "group", atoi(rank), atoi(size), atoi(argv[4]) * 1'000'000);
+  }
   sysone::JoinOptions options;
   options.share_memory = std::string(argv[1]) == "shared";
   options.stuck_after_us = 200'000;
   const auto ranks = sysone::JoinMpiGroup(options);
+  roll_call.reset();
   sysone::InitLog("rank-" + std::to_string(ranks->rank()), sysone::LogLevel::kInfo);
   // A group of one does no sums: its test would be none.
   sysone::Run(*ranks, argv[2]);
