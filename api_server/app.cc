@@ -8,6 +8,7 @@
 #include "api_server/errors.h"
 #include "api_server/openapi.h"
 #include "api_server/request_id.h"
+#include "api_server/server_timing.h"
 #include "base/clock.h"
 #include "base/log.h"
 
@@ -80,9 +81,9 @@ void App::Handle(HttpCall call) {
   if (auto response = Route(request)) return reply(*std::move(response));
   service_->Decide(request, request_id, [reply, &request](HttpResponse response) {
     const std::string* timing = response.headers.Find("Server-Timing");
-    const double total_ms = static_cast<double>(MonotonicUs() - request.received_us) / 1000.0;
-    response.headers.Set("Server-Timing", (timing == nullptr ? "" : *timing + ", ") +
-                                              Format("total;dur=%.3f", total_ms));
+    std::string timings = timing == nullptr ? "" : *timing;
+    AppendServerTiming(timings, "total", MonotonicUs() - request.received_us);
+    response.headers.Set("Server-Timing", std::move(timings));
     reply(std::move(response));
   });
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "api_server/server_timing.h"
 #include "base/clock.h"
 #include "base/log.h"
 
@@ -159,10 +160,11 @@ void ArenaDecisionService::Reply(Decision& decision,
   } else {
     response = std::get<HttpResponse>(std::move(outcome));
   }
-  response.headers.Set(
-      "Server-Timing",
-      Format("queue;dur=%.3f, tokenise;dur=%.3f, pass;dur=%.3f", Milliseconds(decision.queue_us),
-             Milliseconds(decision.planned_us), Milliseconds(decision.pass_us)));
+  std::string timings;
+  AppendServerTiming(timings, "queue", decision.queue_us);
+  AppendServerTiming(timings, "tokenise", decision.planned_us);
+  AppendServerTiming(timings, "pass", decision.pass_us);
+  response.headers.Set("Server-Timing", std::move(timings));
   if (settings_.log_requests)
     SYSONE_INFO("%s %s %d, %zu questions, %llu tokens, queue %.1f ms, pass %.1f ms, total %.1f ms",
                 decision.request_id.c_str(), decision.http.peer.c_str(), response.status,

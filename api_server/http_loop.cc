@@ -108,6 +108,8 @@ void HttpLoop::Run() {
   while (!stopping_ || calls_ > 0) {
     const int64_t wake_us = work_.source == nullptr ? INT64_MAX : work_.source->Poll();
     TakeReplies();
+    if (std::exchange(source_rang_, false))
+      work_.source->Quieten();  // behind the answers: they are waited for
     for (const epoll_event& event : Sleep(events, std::min(wake_us, NextDeadline())))
       OnEvent(event);
     ExpireDeadlines();
@@ -139,7 +141,10 @@ std::span<const epoll_event> HttpLoop::Sleep(std::span<epoll_event> events, int6
 
 void HttpLoop::OnEvent(const epoll_event& event) {
   if (event.data.u64 == kMailEvent) return TakeMail();
-  if (event.data.u64 == kSourceEvent) return work_.source->Quieten();  // Poll comes next
+  if (event.data.u64 == kSourceEvent) {
+    source_rang_ = true;  // Poll comes next
+    return;
+  }
   // Mail may have closed the connection since the event was collected.
   const auto found = connections_.find(event.data.u64);
   if (found != connections_.end() && found->second->stage != Stage::kHandling)

@@ -159,6 +159,7 @@ class HttpLoop {
   size_t buffered_ = 0;
   size_t refused_open_ = 0;
   bool drain_begun_ = false;
+  bool source_rang_ = false;  // its descriptor is readable
 
   std::unique_ptr<RequestPool> pool_;
   std::thread thread_;

@@ -18,6 +18,7 @@ SlotPool::SlotPool(std::byte* base, ProcessId process)
       slot_count_(0),
       class_count_(header_->class_count) {
   for (uint32_t c = 0; c < class_count_; ++c) slot_count_ += header_->classes[c].slots;
+  for (auto& last : last_freed_) last.store(kNoSlot, std::memory_order_relaxed);
 }
 
 // Acquire and release: whoever moves a word next sees what the last mover wrote to header fields
@@ -33,6 +34,17 @@ bool SlotPool::Move(SlotHeader& slot, SlotWord from, SlotWord to) {
 // through with it.
 bool SlotPool::Free(SlotHeader& slot, SlotWord from) {
   return Move(slot, from, SlotWord{.generation = from.generation + 1});
+}
+
+bool SlotPool::TryClaim(uint32_t index, ProcessId owner, SlotHandle& claimed) {
+  const SlotWord found = SlotWord::Unpack(slots_[index].word.load(std::memory_order_relaxed));
+  if (found.state != SlotState::kFree) return false;
+  const SlotWord mine = {found.generation, owner, GroupId::kNone, SlotState::kClaimed};
+  if (!Move(slots_[index], found, mine)) return false;
+  Step(SlotStep::kClaimed);
+  metrics_.Add(Counter::kSlotsClaimed);
+  claimed = {index, found.generation};
+  return true;
 }
 
 SlotWord SlotPool::word(uint32_t index) const {
@@ -65,19 +77,16 @@ Result<SlotHandle> SlotPool::Claim(ProcessId owner, size_t payload_bytes) {
   for (uint32_t c = 0; c < class_count_; ++c) {
     const SlotClass& slot_class = header_->classes[c];
     if (payload_bytes > slot_class.block_bytes) continue;
-    // Every claim starts one slot further, so that claims at the same time seldom meet and a freed
-    // slot rests a while.
+    SlotHandle claimed;
+    // What this process has just been through with lies in its caches, and its pages are mapped.
+    const uint32_t last = last_freed_[c].exchange(kNoSlot, std::memory_order_relaxed);
+    if (last != kNoSlot && TryClaim(last, owner, claimed)) return claimed;
+    // Every other claim starts one slot further, so that claims at the same time seldom meet.
     const uint64_t start = header_->hints[c].next.fetch_add(1, std::memory_order_relaxed);
     for (uint32_t i = 0; i < slot_class.slots; ++i) {
       const uint32_t index =
           slot_class.first_slot + static_cast<uint32_t>((start + i) % slot_class.slots);
-      const SlotWord found = SlotWord::Unpack(slots_[index].word.load(std::memory_order_relaxed));
-      if (found.state != SlotState::kFree) continue;
-      const SlotWord claimed = {found.generation, owner, GroupId::kNone, SlotState::kClaimed};
-      if (!Move(slots_[index], found, claimed)) continue;
-      Step(SlotStep::kClaimed);
-      metrics_.Add(Counter::kSlotsClaimed);
-      return SlotHandle{index, found.generation};
+      if (TryClaim(index, owner, claimed)) return claimed;
     }
     header_->hints[c].high_water.store(slot_class.slots, std::memory_order_relaxed);
   }
@@ -139,8 +148,9 @@ void SlotPool::Release(SlotHandle handle) {
       case SlotState::kDone:
       case SlotState::kFailed:
       case SlotState::kReturned:
-        if (Free(slot, now)) return;
-        break;
+        if (!Free(slot, now)) break;
+        last_freed_[ClassOf(handle.index)].store(handle.index, std::memory_order_relaxed);
+        return;
     }
   }
 }

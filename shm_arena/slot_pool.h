@@ -8,6 +8,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -129,6 +130,8 @@ class SlotPool {
  private:
   static bool Move(SlotHeader& slot, SlotWord from, SlotWord to);
   static bool Free(SlotHeader& slot, SlotWord from);
+  // FREE → CLAIMED(owner), unless it is taken.
+  bool TryClaim(uint32_t index, ProcessId owner, SlotHandle& claimed);
   bool Finish(SlotHandle handle, SlotState state, Code code);
   void Tell(ProcessId owner, uint32_t slot);
   uint32_t TakeFromGroup(GroupId group, bool worker_is_dead);
@@ -147,6 +150,9 @@ class SlotPool {
   mutable Metrics metrics_;
   uint32_t slot_count_;
   uint32_t class_count_;
+  static constexpr uint32_t kNoSlot = UINT32_MAX;
+  // By class: a slot that this process released and nobody may have claimed since. A hint.
+  std::array<std::atomic<uint32_t>, kMaxSlotClasses> last_freed_;
   void (*hook_)(void*, SlotStep) = nullptr;
   void* hook_context_ = nullptr;
 };

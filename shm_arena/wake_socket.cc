@@ -65,16 +65,28 @@ void WakeSocket::Drain() {
   }
 }
 
-ProcessWaker::ProcessWaker(const std::string& run_dir) : fd_(DatagramSocket()), run_dir_(run_dir) {}
+ProcessWaker::ProcessWaker(const std::string& run_dir) : run_dir_(run_dir) { fds_.fill(-1); }
 
-ProcessWaker::~ProcessWaker() { close(fd_); }
+ProcessWaker::~ProcessWaker() {
+  for (const int fd : fds_)
+    if (fd >= 0) close(fd);
+}
 
 void ProcessWaker::Wake(ProcessId process) const {
+  const std::lock_guard lock(mutex_);
+  int& fd = fds_[Index(process)];
+  const auto sent = [&fd] {
+    // Full: then it has something to read.
+    return fd >= 0 && (send(fd, "", 0, MSG_NOSIGNAL | MSG_DONTWAIT) == 0 || errno == EAGAIN);
+  };
+  if (sent()) return;
+  // The first time, or its socket was another process's, which is dead.
+  if (fd >= 0) close(fd);
+  fd = DatagramSocket();
   sockaddr_un address;
-  if (!AddressOf(PathOf(run_dir_, process), address)) return;
-  // Full: then it has something to read.
-  sendto(fd_, "", 0, MSG_NOSIGNAL | MSG_DONTWAIT, reinterpret_cast<const sockaddr*>(&address),
-         sizeof address);
+  if (AddressOf(PathOf(run_dir_, process), address) &&
+      connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0)
+    sent();
 }
 
 }  // namespace sysone

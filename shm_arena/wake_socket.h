@@ -4,6 +4,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
+#include <mutex>
 #include <string>
 
 #include "base/status.h"
@@ -30,7 +32,8 @@ class WakeSocket {
   std::string path_;
 };
 
-// The sending end. Any thread.
+// The sending end. Any thread. Stays connected to the processes that it has woken: finding a socket by its path takes longer
+// than the rest of a wake-up.
 class ProcessWaker {
  public:
   explicit ProcessWaker(const std::string& run_dir);
@@ -42,8 +45,9 @@ class ProcessWaker {
   void Wake(ProcessId process) const;
 
  private:
-  const int fd_;
   const std::string run_dir_;
+  mutable std::mutex mutex_;
+  mutable std::array<int, kMaxProcesses> fds_;  // -1: not connected yet
 };
 
 }  // namespace sysone

@@ -45,8 +45,9 @@ void Engine::Run(const std::atomic<bool>& stop) {
 }
 
 void Engine::Step(int64_t wait_us) {
-  TakeNoticed(scheduler_.empty() ? wait_us : 0);
+  // Before waiting, while nobody waits for it: behind a notice it would hold up the job that came.
   if (MonotonicUs() >= next_sweep_us_) Sweep();
+  TakeNoticed(scheduler_.empty() ? wait_us : 0);
   if (scheduler_.empty()) return;
   DropUnwanted();
   scheduler_.Next(MonotonicUs(), pass_, scheduled_);
@@ -101,9 +102,9 @@ void Engine::RunPass() {
   for (const uint64_t id : scheduled_.started) jobs_.at(id)->first_pass_us = begin_us;
   runner_.Run(pass_, scheduled_);
   WriteResults();
-  scheduler_.PassDone();
   const int64_t end_us = MonotonicUs();
   for (const uint64_t id : scheduled_.finished) Finish(id, end_us);
+  scheduler_.PassDone();
   RecordPass(static_cast<uint64_t>(end_us - begin_us), end_us);
 }
 
@@ -151,10 +152,9 @@ void Engine::Finish(uint64_t id, int64_t end_us) {
   Metrics metrics = arena_.metrics();
   metrics.Observe(Histogram::kQueueTime, static_cast<uint64_t>(std::max<int64_t>(queue_us, 0)));
   metrics.Observe(Histogram::kPassTime, static_cast<uint64_t>(pass_us));
-  // The views point into the slot's payload, which may be another job's the moment the slot is complete.
-  const SlotHandle slot = job.slot;
+  // From here on the slot's payload, into which the job's views point, may be another job's.
+  arena_.slots().Complete(job.slot);
   jobs_.erase(at);
-  arena_.slots().Complete(slot);
 }
 
 void Engine::FailJob(uint64_t id, Code code) {

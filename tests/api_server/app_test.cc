@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "api_server/request_id.h"
+#include "api_server/server_timing.h"
 #include "base/clock.h"
 #include "base/json.h"
 #include "tests/api_server/http_server_fixture.h"
@@ -266,6 +267,15 @@ TEST_F(AppTest, AppliesTheOriginRulesToErrorsToo) {
               {{"Origin", "https://b.example"}, {"Access-Control-Request-Method", "POST"}}));
   EXPECT_EQ(other.status, 403);
   EXPECT_EQ(Header(other, "Access-Control-Allow-Origin"), "(none)");
+}
+
+TEST(ServerTiming, WritesMillisecondsWithThreePlaces) {
+  std::string header;
+  AppendServerTiming(header, "a", 0);
+  AppendServerTiming(header, "b", 1'234'056);
+  AppendServerTiming(header, "c", -7);
+  AppendServerTiming(header, "d", INT64_MAX);
+  EXPECT_EQ(header, "a;dur=0.000, b;dur=1234.056, c;dur=0.000, d;dur=9223372036854775.807");
 }
 
 TEST(RequestId, PrefersTheHeaderThenTheBodyThenChance) {

@@ -139,6 +139,16 @@ TEST_F(NoticeBoardTest, WakesAnotherProcessOnItsFutexAndOnItsSocket) {
   EXPECT_TRUE(std::filesystem::is_empty(folder)) << "the socket's file is left";
   const ProcessWaker waker(folder);
   waker.Wake(process);  // nobody there: no harm
+  // A process that takes a dead one's place is woken by those who woke the dead one.
+  for (int life = 0; life < 3; ++life) {
+    WakeSocket socket = *WakeSocket::Bind(folder, process);
+    for (int wake = 0; wake < 2; ++wake) {
+      waker.Wake(process);
+      pollfd readable{socket.fd(), POLLIN, 0};
+      EXPECT_EQ(poll(&readable, 1, 20'000), 1) << "life " << life << ", wake-up " << wake;
+      socket.Drain();
+    }
+  }
   EXPECT_FALSE(WakeSocket::Bind(std::string(folder) + "/" + std::string(100, 'x'), process).ok());
   std::filesystem::remove_all(folder);
 }

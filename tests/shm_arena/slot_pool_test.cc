@@ -335,5 +335,19 @@ TEST(SlotWordTest, PackAndUnpackAreInverse) {
   EXPECT_EQ(SlotWord::Unpack(SlotWord{}.Pack()), SlotWord{});
 }
 
+TEST_F(SlotPoolTest, WhatWasReleasedLastIsClaimedNext) {
+  const SlotHandle kept = Claimed();
+  const SlotHandle first = Claimed();
+  pool().Release(first);
+  for (uint32_t use = 1; use < 5; ++use) {
+    const SlotHandle again = Claimed();
+    EXPECT_EQ(again.index, first.index);
+    EXPECT_EQ(again.generation, first.generation + use);
+    pool().Release(again);
+  }
+  EXPECT_NE(Claimed().index, kept.index);
+  EXPECT_NE(Claimed().index, first.index) << "it is taken";
+}
+
 }  // namespace
 }  // namespace sysone
