@@ -24,9 +24,10 @@ std::vector<std::string> MpirunArgs(const InstanceFacts& facts) {
       "--host", "localhost:" + ranks, "-np", ranks,
       // Containers run as root, and have fewer cores than ranks or none to be bound to.
       "--allow-run-as-root", "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1",
-      // This machine alone: shared memory between the ranks, the loopback device to mpirun.
-      "--mca", "plm", "isolated", "--mca", "pml", "ob1", "--mca", "btl", "self,vader", "--mca",
-      "oob_tcp_if_include", "lo",
+      // This machine alone, also within the allocation of a cluster: shared memory between the ranks,
+      // the loopback device to mpirun.
+      "--mca", "plm", "isolated", "--mca", "ras", "^slurm,gridengine,tm,lsf,alps", "--mca", "pml",
+      "ob1", "--mca", "btl", "self,vader", "--mca", "oob_tcp_if_include", "lo",
       // What the ranks share with mpirun goes with the instance, even if all of them are killed.
       "--mca", "orte_tmpdir_base", facts.run_dir, "--mca", "btl_vader_backing_directory",
       facts.run_dir,
