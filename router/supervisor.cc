@@ -17,6 +17,7 @@ namespace {
 
 constexpr int64_t kBusyTickUs =
     50'000;  // while somebody is missing: phases are read from the process table
+constexpr int64_t kEndingTickUs = 5'000;    // while the last life of a child that is due still ends
 constexpr int64_t kCalmTickUs = 500'000;    // otherwise: heartbeats
 constexpr int64_t kTakeBackUs = 1'000'000;  // sweep for processes that died unseen
 constexpr double kMicrosPerSecond = 1e6;
@@ -73,9 +74,15 @@ int Supervisor::Run() {
 }
 
 void Supervisor::StartDue(int64_t now_us) {
-  for (Child& child : children_)
-    if (child.life.state() == ChildLife::State::kWaiting && child.life.restart_at_us() <= now_us)
-      Start(child, now_us);
+  for (Child& child : children_) {
+    if (child.life.state() != ChildLife::State::kWaiting || child.life.restart_at_us() > now_us)
+      continue;
+    // A group's rank 0 may outlive its mpirun by a moment; its place is free when it is gone and what it held is taken back.
+    if (IdentityAlive(child.serving)) continue;
+    next_take_back_us_ = now_us;
+    TakeBack(now_us);
+    Start(child, now_us);
+  }
 }
 
 void Supervisor::Start(Child& child, int64_t now_us) {
@@ -106,7 +113,7 @@ void Supervisor::Start(Child& child, int64_t now_us) {
     return;
   }
   child.pid = *pid;
-  child.serving_pid = 0;
+  child.serving = {};
   child.last_beat_us = now_us;
   child.late_reported = false;
   child.killed = false;
@@ -154,7 +161,7 @@ void Supervisor::ReadTable(int64_t now_us) {
     if (!info || info->phase == ProcessPhase::kAbsent) continue;
     for (Child& child : children_) {
       if (child.pid == 0 || child.status.role != info->role ||
-          child.status.index != info->role_index || !IsServing(child, info->identity.pid()))
+          child.status.index != info->role_index || !IsServing(child, info->identity))
         continue;
       child.status.phase = info->phase;
       child.status.progress = info->progress;
@@ -164,10 +171,10 @@ void Supervisor::ReadTable(int64_t now_us) {
   }
 }
 
-bool Supervisor::IsServing(Child& child, pid_t pid) {
-  if (child.serving_pid == 0 && (pid == child.pid || ParentOf(pid) == child.pid))
-    child.serving_pid = pid;
-  return child.serving_pid == pid;
+bool Supervisor::IsServing(Child& child, ProcessIdentity identity) {
+  const pid_t pid = identity.pid();
+  if (!child.serving && (pid == child.pid || ParentOf(pid) == child.pid)) child.serving = identity;
+  return child.serving == identity;
 }
 
 void Supervisor::CheckHeartbeats(int64_t now_us) {
@@ -262,8 +269,8 @@ void Supervisor::Send(ProcessRole role, int signal_number) {
     if (child.pid == 0 || (role != ProcessRole::kNone && role != child.status.role)) continue;
     // A group that is asked to end is asked through rank 0, which finishes its jobs and lets the others go: mpirun would kill
     // them. Killed, mpirun takes all of them with it (worker/worker.cc).
-    if (signal_number != SIGKILL && child.serving_pid != 0)
-      kill(child.serving_pid, signal_number);
+    if (signal_number != SIGKILL && child.serving)
+      kill(child.serving.pid(), signal_number);
     else
       kill(-child.pid, signal_number);
   }
@@ -285,7 +292,7 @@ int64_t Supervisor::WakeUpUs(int64_t now_us) const {
   int64_t wake_us = now_us + (all_ready_ && !drain_.active() ? kCalmTickUs : kBusyTickUs);
   for (const Child& child : children_)
     if (!drain_.active() && child.life.state() == ChildLife::State::kWaiting)
-      wake_us = std::min(wake_us, child.life.restart_at_us());
+      wake_us = std::min(wake_us, std::max(child.life.restart_at_us(), now_us + kEndingTickUs));
   return wake_us;
 }
 

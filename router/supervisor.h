@@ -32,8 +32,9 @@ class Supervisor {
   struct Child {
     ChildStatus status;
     ChildLife life;
-    pid_t pid = 0;          // 0: not running
-    pid_t serving_pid = 0;  // registered in the process table: pid, or a group's rank 0 below it
+    pid_t pid = 0;  // 0: not running
+    // Registered in the process table: pid, or a group's rank 0 below it.
+    ProcessIdentity serving = {};
     int64_t last_beat_us = 0;
     bool late_reported = false;
     bool killed = false;  // SIGKILL sent, not yet reaped
@@ -44,8 +45,8 @@ class Supervisor {
   void Reap(int64_t now_us);
   void OnDeath(Child& child, int wait_status, int64_t now_us);
   void ReadTable(int64_t now_us);
-  // Whether `pid`, registered in the child's place, is this incarnation of it.
-  static bool IsServing(Child& child, pid_t pid);
+  // Whether `identity`, registered in the child's place, is this incarnation of it.
+  static bool IsServing(Child& child, ProcessIdentity identity);
   void CheckHeartbeats(int64_t now_us);
   // Progress lines, the ready line, and the time-out of the start.
   void Report(int64_t now_us);

@@ -26,8 +26,9 @@ constexpr size_t kSliceFloats = 16;
 // Looks at another rank's counter before giving way, some ten microseconds: more would be taken from that rank where there are
 // more ranks than cores.
 constexpr int kLooks = 500;
-// Giving way for longer than this counts as idle. Ranks come back from idle in the time that a futex takes, 50 µs.
-constexpr int64_t kYieldUs = 2'000;
+// Gives way for this long, then sleeps. Waking up takes some 50 µs; but where other programs have the cores, a rank that is not
+// there has lost its turn for milliseconds, and whoever goes on looking takes time from it.
+constexpr int64_t kYieldUs = 200;
 constexpr int64_t kNapUs = 1'000'000;
 
 enum class Step : uint32_t { kNone, kSum, kMessage, kNotes, kEnd };

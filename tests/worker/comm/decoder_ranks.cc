@@ -1,5 +1,5 @@
 // One rank of a group that runs tiny models: every golden prompt in one pass and in two pieces, all logits of its last token.
-//   decoder_ranks FOLDER DTYPE …     checkpoints in FOLDER/llama and so on
+//   decoder_ranks shared|mpi FOLDER DTYPE …     checkpoints in FOLDER/llama and so on
 // Rank 0 prints, for each family and type, one line "family dtype values…" of exact floats.
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdio>
@@ -101,10 +101,13 @@ void RunModel(Collective& ranks, const std::string& folder, const std::string& f
 }  // namespace sysone
 
 int main(int argc, char** argv) {
-  const auto ranks = sysone::JoinMpiGroup({});
+  SYSONE_CHECK(argc > 3, "usage: decoder_ranks shared|mpi FOLDER DTYPE …");
+  sysone::JoinOptions join;
+  join.share_memory = std::string(argv[1]) == "shared";
+  const auto ranks = sysone::JoinMpiGroup(join);
   sysone::InitLog("rank-" + std::to_string(ranks->rank()), sysone::LogLevel::kInfo);
   for (const char* family : {"llama", "llama3", "qwen2", "qwen3"})
-    for (int i = 2; i < argc; ++i) sysone::RunModel(*ranks, argv[1], family, argv[i]);
+    for (int i = 3; i < argc; ++i) sysone::RunModel(*ranks, argv[2], family, argv[i]);
   ranks->Finish();
   return 0;
 }

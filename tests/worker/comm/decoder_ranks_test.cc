@@ -29,10 +29,10 @@ constexpr size_t kValues = kVocabulary + 2;
 
 using Values = std::map<std::string, std::vector<double>>;  // by "family dtype"
 
-std::string RunRanks(int ranks) {
-  const RanksRun run = Mpirun(Format("-np %d " SYSONE_DECODER_RANKS " " SYSONE_SOURCE_DIR
+std::string RunRanks(int ranks, const std::string& over = "shared") {
+  const RanksRun run = Mpirun(Format("-np %d " SYSONE_DECODER_RANKS " %s " SYSONE_SOURCE_DIR
                                      "/tests/golden float32 int8 bfloat16",
-                                     ranks));
+                                     ranks, over.c_str()));
   EXPECT_EQ(run.exit_status, 0) << run.output;
   return run.output;
 }
@@ -62,6 +62,7 @@ TEST(DecoderOnRanks, GivesTheAnswersOfOneRankAndTheSameBitsInEveryRun) {
   for (const int ranks : {2, 4}) {
     const std::string output = RunRanks(ranks);
     EXPECT_EQ(output, RunRanks(ranks)) << "another run, other bits";
+    EXPECT_EQ(output, RunRanks(ranks, "mpi")) << "another way to sum, other bits";
     const Values together = Parse(output);
     ASSERT_EQ(together.size(), alone.size());
     bool any_differs = false;
