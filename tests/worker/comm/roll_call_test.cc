@@ -36,7 +36,7 @@ TEST(RollCall, LeavesNoFileBehind) {
 
 TEST(RollCall, ARankThatNeverComesIsNamedAndTheGroupEnds) {
   const TempFolder folder;
-  const std::string rank = SYSONE_COLLECTIVE_RANKS " shared call " + folder.path() + " 3";
+  const std::string rank = SYSONE_COLLECTIVE_RANKS " shared call " + folder.path() + " 5";
   // In rank 1's place is a program that knows nothing of MPI.
   const RanksRun run = Mpirun("-np 1 " + rank + " : -np 1 sleep 50 : -np 1 " + rank);
   EXPECT_EQ(run.exit_status, 1) << run.output;
