@@ -1,12 +1,15 @@
 // The numbers behind --dtype int8, shared by the backends.
 //
-//   weights      w ≈ middle + q · scale, -128 ≤ q ≤ 127, for kInt8Group neighbours of an output column
-//   activations  x ≈ q · step, |q| ≤ 32767, one step a row
-//   product      Σ q q as an exact int32 for each group, times its scale, plus middle · Σ q of the
-//                activations, summed over the groups in their order, times step
+//   weights      w ≈ low + q · scale, 0 ≤ q ≤ 127, for kInt8Group neighbours of an output column
+//   activations  x ≈ q · step, |q| ≤ 127, for kInt8Group neighbours of a row; except peaks, at most kPeaks of them, which are
+//                far above the rest of the row and stay floats
+//   product      Σ q q as an exact integer for each group, times step and scale, plus low · step · Σ q of the activations,
+//                summed over the groups in their order; then each peak times its weight
 //
-// Files of 4 and 5 bits keep blocks of 32 weights as low + level · step. A group finds such levels
-// again, so that nothing is lost of these files. What the coarser ways cost is in PERFORMANCE.md.
+// Files of 4 and 5 bits keep blocks of 32 weights as low + level · scale. A group finds such levels again, so that nothing is
+// lost of these files, and where they are no more than 16, half a byte holds a code. Seven bits for the others are what
+// instructions want that multiply bytes and add two neighbours in 16 bits: 2 · 127 · 127 fits. What all of it costs in
+// exactness is in PERFORMANCE.md.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -18,21 +21,24 @@
 namespace sysone {
 
 inline constexpr int64_t kInt8Group = 32;
-inline constexpr int32_t kWeightSteps =
-    255;  // between the least and the largest of a group, at most
-inline constexpr int32_t kActivationLevels = 32767;
-static_assert(kInt8Group * 128 * kActivationLevels <= std::numeric_limits<int32_t>::max());
+inline constexpr int32_t kWeightLevels = 127;      // the largest code of a weight
+inline constexpr int32_t kHalfByteLevels = 15;     // the largest one that half a byte holds
+inline constexpr int32_t kActivationLevels = 127;  // the largest |code| of an activation
+// Two products, and a quarter of a group's products of half bytes, fit 16 bits.
+static_assert(2 * kWeightLevels * kActivationLevels <= std::numeric_limits<int16_t>::max());
+static_assert(kInt8Group / 2 * kHalfByteLevels * kActivationLevels <=
+              std::numeric_limits<int16_t>::max());
 
-// Of one group of weights: w ≈ middle + q · scale.
+// Of one group of weights: w ≈ low + q · scale.
 struct Int8Scale {
   float scale = 0;
-  float middle = 0;
+  float low = 0;
 };
 
-// How many equal steps lead from 0 to 1 such that every value[i] in [0, 1] lies on one: the fewest, up to kWeightSteps, or
-// kWeightSteps if there are none. A thousandth of a step is allowed, which is more than float32 rounds.
+// How many equal steps lead from 0 to 1 such that every value[i] in [0, 1] lies on one: the fewest, up to kWeightLevels, or
+// kWeightLevels if there are none. A thousandth of a step is allowed, which is more than float32 rounds.
 inline int32_t StepsOf(const float* value, int64_t n) {
-  for (int32_t steps = 1; steps < kWeightSteps; ++steps) {
+  for (int32_t steps = 1; steps < kWeightLevels; ++steps) {
     int64_t on = 0;
     for (; on < n; ++on) {
       const float at = value[on] * static_cast<float>(steps);
@@ -41,12 +47,12 @@ inline int32_t StepsOf(const float* value, int64_t n) {
     }
     if (on == n) return steps;
   }
-  return kWeightSteps;
+  return kWeightLevels;
 }
 
-// Fills out[n], n ≤ kInt8Group. A group that has a value which is no number gets scale and middle NaN, so that its column's
+// Fills out[n], n ≤ kInt8Group. A group that has a value which is no number gets scale and low NaN, so that its column's
 // results are none either.
-inline Int8Scale QuantiseGroup(const float* w, int64_t n, int8_t* out) {
+inline Int8Scale QuantiseGroup(const float* w, int64_t n, uint8_t* out) {
   float least = w[0], largest = w[0];
   bool finite = true;
   for (int64_t i = 0; i < n; ++i) {
@@ -54,7 +60,7 @@ inline Int8Scale QuantiseGroup(const float* w, int64_t n, int8_t* out) {
     largest = std::max(largest, w[i]);
     finite &= std::isfinite(w[i]);
   }
-  std::fill_n(out, n, int8_t{0});
+  std::fill_n(out, n, uint8_t{0});
   const float range = largest - least;
   if (!finite || !std::isfinite(range)) {
     constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
@@ -64,28 +70,38 @@ inline Int8Scale QuantiseGroup(const float* w, int64_t n, int8_t* out) {
   if (range < 0x1p-100f) return {0, std::abs(least) < 0x1p-100f ? 0 : least};
   float place[kInt8Group];
   for (int64_t i = 0; i < n; ++i) place[i] = (w[i] - least) / range;
-  const int32_t steps = StepsOf(place, n);
-  const float scale = range / static_cast<float>(steps);
-  // The code 0 goes to the value nearest to 0, as far as the others allow, so that the middle takes little part.
-  const float zero = std::clamp(-least / scale, static_cast<float>(std::max(0, steps - 127)),
-                                static_cast<float>(std::min(steps, 128)));
-  const auto offset = static_cast<int32_t>(std::lrint(zero));
-  for (int64_t i = 0; i < n; ++i)
-    out[i] = static_cast<int8_t>(std::lrint(place[i] * static_cast<float>(steps)) - offset);
-  return {scale, least + static_cast<float>(offset) * scale};
+  const auto steps = static_cast<float>(StepsOf(place, n));
+  for (int64_t i = 0; i < n; ++i) out[i] = static_cast<uint8_t>(std::lrint(place[i] * steps));
+  return {range / steps, least};
 }
 
-// How a row of activations whose largest |x| is `largest` is written: q = round(x · inverse),
-// x ≈ q · step.
-struct RowScale {
+// A peak is more than kPeak times the mean |x| of its row. Trained models have some in fixed places, and one would take all
+// levels from its 31 neighbours. A normal distribution has one in 6 · 10^9.
+inline constexpr float kPeak = 8;
+inline constexpr int kPeaks = 2;  // of a group, the largest ones
+
+// How the other activations of a group, the largest |x| of which is `largest`, are written: q = round(x · inverse), x ≈ q · step.
+struct ActivationScale {
   float inverse = 0;  // 0: all q are zero
-  float step = 0;     // NaN if the row has a value that is no number
+  float step = 0;     // NaN if the group has a value that is no number
 };
-inline RowScale ScaleOfRow(float largest) {
+inline ActivationScale ScaleOfActivations(float largest) {
   constexpr auto kLevels = static_cast<float>(kActivationLevels);
   if (!std::isfinite(largest)) return {0, std::numeric_limits<float>::quiet_NaN()};
   if (largest < 0x1p-100f) return {};  // as above
   return {kLevels / largest, largest / kLevels};
 }
+
+// What peaks of a row are above; nothing is if the row has a value that is no number.
+inline float FloorOfPeaks(float mean_magnitude) {
+  if (!std::isfinite(mean_magnitude)) return std::numeric_limits<float>::infinity();
+  return std::max(kPeak * mean_magnitude, 0x1p-100f);  // below that, values count as zero
+}
+
+// An activation that is no code, but that of column k.
+struct Peak {
+  float value = 0;
+  int32_t k = 0;
+};
 
 }  // namespace sysone

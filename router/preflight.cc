@@ -23,7 +23,10 @@ Result<int64_t> WeightBytes(const std::string& model_path, const std::string& dt
   for (const TensorInfo& tensor : weights.tensors.tensors()) {
     const int64_t elements = tensor.rows() * tensor.cols();
     const bool int8 = (dtype == "int8" || dtype == "auto") && !is_table(tensor);
-    bytes += int8 ? elements + elements / 4  // a scale and a middle for 32 of them
+    const bool four_bits = tensor.type == TensorType::kQ4_0 || tensor.type == TensorType::kQ4_1 ||
+                           tensor.type == TensorType::kQ4_K;
+    // Half a byte or a byte, and two floats for 32 of them (kernels/int8.h).
+    bytes += int8 ? elements / (four_bits ? 2 : 1) + elements / 4
                   : elements * (dtype == "float32" ? 4 : 2);
   }
   return bytes;

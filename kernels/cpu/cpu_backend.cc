@@ -134,13 +134,10 @@ class CpuBackend : public Backend {
       case Encoding::kBfloat16:
         rows_.narrow(from, operand.cols, operand.bf16.Row(row));
         break;
-      case Encoding::kInt16: {
-        const RowScale scale = ScaleOfRow(rows_.largest(from, operand.cols));
-        operand.steps.Row(0)[row] = scale.step;
-        int8_.encode(from, operand.cols, scale.inverse, operand.i16.Row(row),
-                     operand.GroupSums(row));
+      case Encoding::kInt8:
+        operand.peak_counts.Row(0)[row] = int8_.encode(from, operand.cols, operand.i8.Row(row),
+                                                       operand.Steps(row), operand.peaks.Row(row));
         break;
-      }
     }
   }
 
@@ -215,11 +212,12 @@ std::unique_ptr<Operand> CpuBackend::NewOperand(int64_t max_rows, int64_t cols) 
     case Encoding::kBfloat16:
       operand->bf16 = Rows<uint16_t>(max_rows, cols);
       break;
-    case Encoding::kInt16:
-      operand->i16 = TiledRows(max_rows, RoundUp(cols, kInt8Depth), int8_.tile_rows);
-      operand->steps = Rows<float>(1, max_rows);
+    case Encoding::kInt8:
       operand->groups = DivideUp(cols, kInt8Group);
-      operand->group_sums = Rows<float>(1, (max_rows + int8_.tile_rows) * operand->groups);
+      operand->i8 = TiledRows(max_rows, operand->groups * kInt8Group, int8_.tile_rows);
+      operand->steps = Rows<float>(1, RoundUp(max_rows, int8_.tile_rows) * 2 * operand->groups);
+      operand->peaks = Rows<Peak>(max_rows, operand->groups * kPeaks);
+      operand->peak_counts = Rows<int32_t>(1, max_rows);
       break;
   }
   if (staging_.cols < cols) staging_ = Rows<float>(pool_.threads(), cols);
@@ -257,7 +255,7 @@ void CpuBackend::RmsNorm(const Tensor& x, const Vector& weight, float eps, RowRa
         rows_.rms_norm(In(x).Row(rows.first + i), In(weight), cols, eps, to);
         EncodeRow(operand, i, to);
       },
-      operand.i16.tile_rows);
+      operand.i8.tile_rows);
 }
 
 void CpuBackend::MatMul(const Operand& x, const Weight& weight, const Vector* bias, int32_t rows,
@@ -311,7 +309,7 @@ void CpuBackend::Attend(const Tensor& qkv, const AttentionShape& shape, const Pa
   if (operand.encoding != Encoding::kFloat32)
     ForRows(
         plan.rows(), operand.cols,
-        [&](int64_t r, int) { EncodeRow(operand, r, operand.f32.Row(r)); }, operand.i16.tile_rows);
+        [&](int64_t r, int) { EncodeRow(operand, r, operand.f32.Row(r)); }, operand.i8.tile_rows);
 }
 
 void CpuBackend::GatedSilu(const Tensor& gate_up, int32_t rows, Operand& out) {
@@ -326,7 +324,7 @@ void CpuBackend::GatedSilu(const Tensor& gate_up, int32_t rows, Operand& out) {
         rows_.gated_silu(In(gate_up).Row(r), In(gate_up).Row(r) + cols, cols, to);
         EncodeRow(operand, r, to);
       },
-      operand.i16.tile_rows);
+      operand.i8.tile_rows);
 }
 
 void CpuBackend::SelectRows(const Tensor& x, std::span<const int32_t> rows, Tensor& out) {

@@ -6,6 +6,7 @@
 #include "kernels/backend.h"
 #include "kernels/cpu/buffer.h"
 #include "kernels/dtype.h"
+#include "kernels/int8.h"
 
 namespace sysone {
 
@@ -59,25 +60,24 @@ struct CpuTensor : Tensor {
   Rows<float> values;
 };
 
-// [rows / tile_rows][cols / 2][tile_rows][2 of cols], the order in which a register tile reads.
+// [rows / tile_rows][cols / 4][tile_rows][4 of cols], the order in which a register tile reads.
 struct TiledRows {
   int64_t tile_rows = 1;  // of a tile's line of the cache, one thread writes all
-  int64_t cols = 0;       // even
+  int64_t cols = 0;       // whole groups of kernels/int8.h
   Buffer buffer;
 
   TiledRows() = default;
   TiledRows(int64_t rows, int64_t col_count, int64_t rows_of_tile)
       : tile_rows(rows_of_tile),
         cols(col_count),
-        buffer(static_cast<size_t>((rows + tile_rows - 1) / tile_rows * tile_rows * cols) *
-               sizeof(int16_t)) {}
-  int16_t* Row(int64_t r) const {
-    return buffer.As<int16_t>() + r / tile_rows * tile_rows * cols + r % tile_rows * 2;
+        buffer(static_cast<size_t>(RoundUp(rows, tile_rows) * cols)) {}
+  int8_t* Row(int64_t r) const {
+    return buffer.As<int8_t>() + r / tile_rows * tile_rows * cols + r % tile_rows * 4;
   }
 };
 
 // How the left side of a matrix product is written.
-enum class Encoding { kFloat32, kBfloat16, kInt16 };
+enum class Encoding { kFloat32, kBfloat16, kInt8 };
 
 // Encoded as the matrix products of this backend want it; the members of other encodings are empty.
 struct CpuOperand : Operand {
@@ -86,14 +86,15 @@ struct CpuOperand : Operand {
   Encoding encoding = Encoding::kFloat32;
   Rows<float> f32;  // else only for attention: whole rows whose parts come from several threads
   Rows<uint16_t> bf16;
-  TiledRows i16;           // kernels/int8.h; zeros behind cols
-  Rows<float> steps;       // [1, rows] of i16
-  Rows<float> group_sums;  // of i16, as Int8Product wants them
+  TiledRows i8;       // kernels/int8.h; zeros behind cols
+  Rows<float> steps;  // of i8, as Int8Product wants them
+  Rows<Peak> peaks;
+  Rows<int32_t> peak_counts;  // [1, rows]
   int64_t groups = 0;
 
-  float* GroupSums(int64_t row) const {
-    const int64_t in_tile = row % i16.tile_rows;
-    return group_sums.Row(0) + (row - in_tile) * groups + in_tile;
+  float* Steps(int64_t row) const {
+    const int64_t in_tile = row % i8.tile_rows;
+    return steps.Row(0) + (row - in_tile) * 2 * groups + in_tile;
   }
 };
 

@@ -1,9 +1,13 @@
-// Cache blocking of the int8 products around their register tile, and what turns their integer sums
-// into floats.
+// Cache blocking of the int8 products around their register tile, how weights are packed for it, and how activations are
+// encoded.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <span>
+#include <utility>
 
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/kernel_tables.h"
@@ -21,16 +25,85 @@ namespace HWY_NAMESPACE {
 namespace {
 
 constexpr int64_t kCols = static_cast<int64_t>(kPanelCols);
-// Depth of a panel at a time, whole groups: with the rows of a tile two thirds of a first-level cache
-// of 32 KiB.
-constexpr int64_t kMaxDepth =
-    12288 / kCols < kInt8Group ? kInt8Group : 12288 / kCols / kInt8Group * kInt8Group;
+// Groups of a panel at a time: with the rows of a tile two thirds of a first-level cache of 32 KiB.
+constexpr int64_t kMaxGroups = HWY_MIN(kUnpackedGroups, 12288 / static_cast<int64_t>(kCodeBytes));
 
-void Pack(const int8_t* rows, int64_t k, int64_t padded_k, int8_t* panel) {
-  for (int64_t i = 0; i < padded_k; i += 2) {
+void Pack(const uint8_t* codes, int64_t stride, const Int8Scale* scales, bool half_bytes,
+          std::byte* group) {
+  auto* const floats = reinterpret_cast<float*>(group);
+  auto* to = reinterpret_cast<uint8_t*>(group + kScaleBytes);
+  for (int64_t c = 0; c < kCols; ++c) {
+    floats[c] = scales[c].scale;
+    floats[kCols + c] = scales[c].low;
+  }
+  for (int64_t k = 0; k < kInt8Group; k += half_bytes ? 8 : 4) {
     for (int64_t c = 0; c < kCols; ++c) {
-      *panel++ = i < k ? rows[c * k + i] : int8_t{0};
-      *panel++ = i + 1 < k ? rows[c * k + i + 1] : int8_t{0};
+      for (int64_t i = 0; i < 4; ++i) {
+        const uint8_t* const from = codes + c * stride + k + i;
+        *to++ = static_cast<uint8_t>(half_bytes ? from[0] | from[4] << 4 : from[0]);
+      }
+    }
+  }
+}
+
+// Groups with half bytes to groups with bytes.
+void Unpack(const std::byte* HWY_RESTRICT halves, int64_t groups, std::byte* HWY_RESTRICT bytes) {
+  constexpr size_t kRow = 4 * kPanelCols;
+  for (; groups > 0; --groups) {
+    std::memcpy(bytes, halves, kScaleBytes);
+    bytes += kScaleBytes;
+    halves += kScaleBytes;
+    for (size_t i = 0; i < kCodeBytes; i += 2 * kRow) {
+      for (size_t j = 0; j < kRow; ++j) {
+        bytes[j] = halves[j] & std::byte{0x0F};
+        bytes[kRow + j] = halves[j] >> 4;
+      }
+      bytes += 2 * kRow;
+      halves += kRow;
+    }
+  }
+}
+
+// The part of a panel that begins with a group, and how many bytes a group has.
+struct PanelPart {
+  const std::byte* groups;
+  size_t group_bytes;
+};
+PanelPart PartAt(const Int8Panel& panel, int64_t group) {
+  const size_t bytes = kScaleBytes + (panel.half_bytes ? kCodeBytes / 2 : kCodeBytes);
+  return {panel.groups + static_cast<size_t>(group) * bytes, bytes};
+}
+
+// Weights of column k in a panel, kLanes of them from column h * kLanes on.
+HWY_INLINE VF WeightsAt(const Int8Panel& panel, int64_t k, size_t h) {
+  const DF d;
+  const hn::RebindToUnsigned<DI> du;
+  const auto quad = static_cast<size_t>(k % kInt8Group) / 4;
+  const std::byte* const group = PartAt(panel, k / kInt8Group).groups;
+  const auto* const scales = reinterpret_cast<const float*>(group) + h * kLanes;
+  const auto* const codes = reinterpret_cast<const uint8_t*>(group + kScaleBytes) + 4 * h * kLanes;
+  const int byte = static_cast<int>(k % 4) * 8;
+  const size_t row = panel.half_bytes ? quad / 2 : quad;
+  const auto four = hn::BitCast(du, LoadCodes(codes + row * 4 * kPanelCols));
+  const auto shifted =
+      hn::ShiftRightSame(four, panel.half_bytes ? byte + static_cast<int>(quad % 2) * 4 : byte);
+  const auto code = hn::And(shifted, hn::Set(du, panel.half_bytes ? 0x0F : 0xFF));
+  return hn::MulAdd(hn::ConvertTo(d, hn::BitCast(DI(), code)), hn::Load(d, scales),
+                    hn::Load(d, scales + kPanelCols));
+}
+
+// The peaks of a block of rows times their weights in one panel, to its sums.
+void AddPeaks(const Int8Product& p, int64_t first_row, int64_t rows, const Int8Panel& panel,
+              float* sums) {
+  const DF d;
+  for (int64_t r = first_row; r < first_row + rows; ++r, sums += kBlockCols) {
+    const std::span<const Peak> peaks(p.peaks + r * p.peak_stride,
+                                      static_cast<size_t>(p.peak_counts[r]));
+    for (size_t h = 0; h < 2 && !peaks.empty(); ++h) {
+      VF sum = hn::Load(d, sums + h * kLanes);
+      for (const Peak& peak : peaks)
+        sum = hn::MulAdd(WeightsAt(panel, peak.k, h), hn::Set(d, peak.value), sum);
+      hn::Store(sum, d, sums + h * kLanes);
     }
   }
 }
@@ -42,81 +115,151 @@ void Finish(const Int8Product& p, int64_t first_row, int64_t rows, int64_t first
   const size_t count = static_cast<size_t>(end_col - first_col);
   for (int64_t r = 0; r < rows; ++r) {
     const float* const sums = p.sums + r * kBlockCols;
-    const VF step = hn::Set(d, p.steps[first_row + r]);
     float* const out = p.out + (first_row + r) * p.out_stride + first_col;
     const float* const term = p.add ? out : p.bias ? p.bias + first_col : nullptr;
     for (size_t c = 0; c < count; c += kLanes) {
       const size_t part = std::min(kLanes, count - c);
       const VF sum = hn::Load(d, sums + c);
-      StoreUpTo(term ? hn::MulAdd(sum, step, LoadUpTo(term + c, part)) : hn::Mul(sum, step),
-                out + c, part);
+      StoreUpTo(term ? hn::Add(sum, LoadUpTo(term + c, part)) : sum, out + c, part);
     }
   }
 }
 
-// A block of rows, beginning with a whole tile, against a group of panels whose sums fit the
-// scratch.
+// A part of one panel, `groups` from `group` on, against a block of rows. The first tile reads `next` ahead of its use.
+void MultiplyPart(const Int8Product& p, int64_t first_row, int64_t rows, int64_t panel,
+                  int64_t group, int64_t groups, PanelPart next, float* sums) {
+  const bool half_bytes = p.panels[panel].half_bytes;
+  const std::byte* b = PartAt(p.panels[panel], group).groups;
+  if (half_bytes) {
+    Unpack(b, groups, p.unpacked);
+    b = p.unpacked;
+  }
+  const auto tile = half_bytes ? Int8TileRows<Codes::kHalfBytes> : Int8TileRows<Codes::kBytes>;
+  for (int64_t at = 0; at < rows; at += kTileRows) {
+    const int64_t row = first_row + at;
+    tile(std::min<int64_t>(kTileRows, rows - at), p.a + row * p.k + group * kInt8Group * kTileRows,
+         p.steps + 2 * (row * (p.k / kInt8Group) + group * kTileRows), b,
+         static_cast<size_t>(groups), sums + at * kBlockCols, kBlockCols, group > 0, next.groups,
+         at == 0 ? next.group_bytes : 0);
+  }
+}
+
+// A block of rows, beginning with a whole tile, against panels whose sums fit the scratch.
 void MultiplyBlock(const Int8Product& p, int64_t first_row, int64_t rows, int64_t first_panel,
                    int64_t end_panel) {
-  const int64_t full_depth = rows <= kTileRows ? p.k : kMaxDepth;
-  const int64_t groups = (p.k + kInt8Group - 1) / kInt8Group;
-  for (int64_t k = 0; k < p.k; k += full_depth) {
-    const int64_t depth = std::min(full_depth, p.k - k);
+  const int64_t all_groups = p.k / kInt8Group;
+  const int64_t parts = (all_groups + kMaxGroups - 1) / kMaxGroups;
+  const int64_t groups = (all_groups + parts - 1) / parts;
+  for (int64_t group = 0; group < all_groups; group += groups) {
     for (int64_t panel = first_panel; panel < end_panel; ++panel) {
-      const int8_t* const b = p.panels + (panel * p.k + k) * kCols;
-      const float* const scales = p.scales + (panel * groups + k / kInt8Group) * 2 * kCols;
-      // What follows in this order: the next panel's piece, else the next pieces of the group, else
-      // the next group.
-      const int8_t* const next = panel + 1 < end_panel ? b + p.k * kCols
-                                 : k + depth < p.k
-                                     ? p.panels + (first_panel * p.k + k + depth) * kCols
-                                     : p.panels + end_panel * p.k * kCols;
-      for (int64_t at = 0; at < rows; at += kTileRows) {
-        Int8TileRows(
-            std::min<int64_t>(kTileRows, rows - at), p.a + (first_row + at) * p.k + k * kTileRows,
-            p.group_sums + (first_row + at) * groups + k / kInt8Group * kTileRows, b, scales,
-            static_cast<size_t>(depth), p.sums + at * kBlockCols + (panel - first_panel) * kCols,
-            kBlockCols, k > 0, at == 0 ? next : b);
-      }
+      // What follows in this order: the next panel's part, else the next parts, else the next panels.
+      const PanelPart next = panel + 1 < end_panel ? PartAt(p.panels[panel + 1], group)
+                             : group + groups < all_groups
+                                 ? PartAt(p.panels[first_panel], group + groups)
+                                 : PartAt(p.panels[std::min(end_panel, p.end_panel - 1)], 0);
+      MultiplyPart(p, first_row, rows, panel, group, std::min(groups, all_groups - group), next,
+                   p.sums + (panel - first_panel) * kCols);
     }
   }
+  for (int64_t panel = first_panel; panel < end_panel; ++panel)
+    AddPeaks(p, first_row, rows, p.panels[panel], p.sums + (panel - first_panel) * kCols);
   Finish(p, first_row, rows, first_panel * kCols, std::min(p.cols, end_panel * kCols));
 }
 
 void Multiply(const Int8Product& p) {
-  constexpr int64_t kGroup = kBlockCols / kCols;
+  // A single tile has no other that reads a part of a panel again, so it takes whole panels as they come from memory.
+  const int64_t together = p.rows <= kTileRows ? 1 : kBlockCols / kCols;
   const int64_t blocks = (p.rows + kBlockRows - 1) / kBlockRows;
   const int64_t rows = (p.rows + kTileRows * blocks - 1) / (kTileRows * blocks) * kTileRows;
   for (int64_t first = 0; first < p.rows; first += rows) {
-    for (int64_t panel = p.first_panel; panel < p.end_panel; panel += kGroup)
+    for (int64_t panel = p.first_panel; panel < p.end_panel; panel += together)
       MultiplyBlock(p, first, std::min(rows, p.rows - first), panel,
-                    std::min(panel + kGroup, p.end_panel));
+                    std::min(panel + together, p.end_panel));
   }
 }
 
-// The row's part of its tile: [k / 2][kTileRows][2 of k], and the sums of its groups.
-void Encode(const float* x, int64_t n, float factor, int16_t* out, float* group_sums) {
+// max |x| of a group; infinite or NaN if any x is: the bits without the sign are ordered like the numbers, then infinity,
+// then NaN.
+float Largest(const float* x) {
   const DI di;
-  const VF scale = hn::Set(DF(), factor);
-  const auto any = hn::Ne(scale, hn::Zero(DF()));  // otherwise x may be anything, even NaN
-  const hn::Rebind<int16_t, DF> d16;
-  const auto size = static_cast<size_t>(n);
-  HWY_ALIGN int16_t q[kLanes < 8 ? 8 : kLanes];
-  for (size_t i = 0; i < size; group_sums += kTileRows) {
-    auto sum = hn::Zero(di);
-    for (const size_t end = std::min(size, i + kInt8Group); i < end; i += kLanes) {
-      const size_t count = std::min(kLanes, end - i);
-      const VF scaled = hn::Mul(hn::IfThenElseZero(any, LoadUpTo(x + i, count)), scale);
-      const auto rounded = hn::NearestInt(scaled);
-      sum = hn::Add(sum, rounded);
-      hn::Store(hn::DemoteTo(d16, rounded), d16, q);
-      int16_t* const to = out + i / 2 * 2 * kTileRows + i % 2;
-      size_t j = 0;
-      for (; j + 2 <= count; j += 2) std::memcpy(to + j * kTileRows, q + j, 2 * sizeof(int16_t));
-      if (j < count) to[j * kTileRows] = q[j];
-    }
-    *group_sums = static_cast<float>(hn::GetLane(hn::SumOfLanes(di, sum)));
+  const VI magnitude = hn::Set(di, 0x7FFFFFFF);
+  VI largest = hn::Zero(di);
+  for (size_t i = 0; i < kInt8Group; i += kLanes)
+    largest = hn::Max(largest, hn::And(hn::BitCast(di, hn::LoadU(DF(), x + i)), magnitude));
+  return std::bit_cast<float>(hn::GetLane(hn::MaxOfLanes(di, largest)));
+}
+
+// The mean of |x|, in an order that hangs on n alone. NaN if any is.
+float MeanMagnitude(const float* x, int64_t n) {
+  const VF one = hn::Set(DF(), 1.0f);
+  const float sum = SumProducts(static_cast<size_t>(n), [=](size_t i, size_t count) HWY_ATTR {
+    struct {
+      VF a, b;
+    } pair = {hn::Abs(LoadUpTo(x + i, count)), one};
+    return pair;
+  });
+  return sum / static_cast<float>(n);
+}
+
+// Takes what is above `floor` out of x[kInt8Group], the first column of which is k; the largest kPeaks, if more are. How many.
+int32_t TakePeaks(float* x, float floor, int32_t k, Peak* peaks) {
+  size_t found[kInt8Group];
+  size_t count = 0;
+  for (size_t i = 0; i < kInt8Group; ++i)
+    if (std::abs(x[i]) > floor) found[count++] = i;
+  if (count > kPeaks) {
+    std::stable_sort(found, found + count,
+                     [x](size_t a, size_t b) { return std::abs(x[a]) > std::abs(x[b]); });
+    count = kPeaks;
+    std::sort(found, found + count);
   }
+  for (size_t i = 0; i < count; ++i)
+    peaks[i] = {std::exchange(x[found[i]], 0.0f), k + static_cast<int32_t>(found[i])};
+  return static_cast<int32_t>(count);
+}
+
+// Codes of x[kInt8Group] to a row of a tile. Their sum.
+float EncodeGroup(const float* x, float inverse, int8_t* row) {
+  const DI di;
+  const hn::Rebind<int8_t, DI> d8;
+  alignas(64) int8_t codes[kInt8Group];
+  VI sum = hn::Zero(di);
+  for (size_t i = 0; i < kInt8Group; i += kLanes) {
+    const VI code = hn::NearestInt(hn::Mul(hn::LoadU(DF(), x + i), hn::Set(DF(), inverse)));
+    sum = hn::Add(sum, code);
+    hn::StoreU(hn::DemoteTo(d8, code), d8, codes + i);
+  }
+  for (size_t i = 0; i < kInt8Group; i += 4) std::memcpy(row + i * kTileRows, codes + i, 4);
+  return static_cast<float>(hn::GetLane(hn::SumOfLanes(di, sum)));
+}
+
+int32_t Encode(const float* x, int64_t n, int8_t* row, float* steps, Peak* peaks) {
+  static constexpr float kZeros[kInt8Group] = {};
+  const float floor = FloorOfPeaks(MeanMagnitude(x, n));
+  float part[kInt8Group];
+  int32_t count = 0;
+  for (int64_t k = 0; k < n; k += kInt8Group) {
+    const float* from = x + k;
+    if (n - k < kInt8Group) {
+      std::fill(std::copy(from, x + n, part), part + kInt8Group, 0.0f);
+      from = part;
+    }
+    float largest = Largest(from);
+    if (largest > floor) {
+      if (from != part) std::copy(from, from + kInt8Group, part);
+      from = part;
+      count += TakePeaks(part, floor, static_cast<int32_t>(k), peaks + count);
+      largest = Largest(part);
+    }
+    const ActivationScale scale = ScaleOfActivations(largest);
+    // Without a scale x may be anything, even NaN.
+    const float sum = EncodeGroup(scale.inverse == 0 ? kZeros : from, scale.inverse, row);
+    steps[0] = scale.step;
+    steps[kTileRows] = scale.step * sum;
+    row += kInt8Group * kTileRows;
+    steps += 2 * kTileRows;
+  }
+  return count;
 }
 
 const Int8Kernels* Kernels() {

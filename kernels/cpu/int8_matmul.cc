@@ -12,10 +12,9 @@ namespace sysone {
 namespace {
 
 struct Int8Weight : CpuWeight {
-  int64_t panels = 0;
-  int64_t padded_in_cols = 0;
+  int64_t groups = 0;             // of in_cols
+  std::vector<Int8Panel> panels;  // in `buffer`
   Buffer buffer;
-  Buffer scales;  // float [panels][groups][scale | middle][panel_cols]
 };
 
 class Int8MatMul : public MatMulEngine {
@@ -23,43 +22,40 @@ class Int8MatMul : public MatMulEngine {
   Int8MatMul(int64_t targets, ThreadPool& pool) : kernels_(GetInt8Kernels(targets)), pool_(pool) {
     for (int t = 0; t < pool.threads(); ++t) {
       sums_.emplace_back(kProductScratch * sizeof(float));
+      unpacked_.emplace_back(static_cast<size_t>(kUnpackedGroups * kernels_.GroupBytes(false)));
     }
   }
 
-  std::string Describe() const override { return "own matrix products, activations int16"; }
-  Encoding operand_encoding() const override { return Encoding::kInt16; }
+  std::string Describe() const override { return "own matrix products, activations int8"; }
+  Encoding operand_encoding() const override { return Encoding::kInt8; }
 
   std::unique_ptr<Weight> Load(int64_t out_cols, int64_t in_cols,
                                const RowReader& reader) override {
-    const int64_t width = kernels_.panel_cols;
     auto weight = std::make_unique<Int8Weight>();
     weight->out_cols = out_cols;
     weight->in_cols = in_cols;
-    weight->padded_in_cols = RoundUp(in_cols, kInt8Depth);
-    weight->panels = DivideUp(out_cols, width);
-    const int64_t panel_bytes = width * weight->padded_in_cols;
-    weight->buffer = Buffer(static_cast<size_t>(weight->panels * panel_bytes));
-    const int64_t groups = DivideUp(in_cols, kInt8Group);
-    weight->scales =
-        Buffer(static_cast<size_t>(2 * weight->panels * groups * width) * sizeof(float));
-    pool_.ParallelFor(weight->panels, [&](int64_t panel, int) {
-      const int64_t first = panel * width, count = std::min(width, out_cols - first);
-      std::vector<float> rows(static_cast<size_t>(count * in_cols));
-      std::vector<int8_t> quantised(static_cast<size_t>(width * in_cols));
-      reader(first, count, rows.data());
-      float* const scales = weight->scales.As<float>() + 2 * panel * groups * width;
-      for (int64_t c = 0; c < count; ++c) {
-        for (int64_t k = 0; k < in_cols; k += kInt8Group) {
-          const Int8Scale scale =
-              QuantiseGroup(rows.data() + c * in_cols + k, std::min(kInt8Group, in_cols - k),
-                            quantised.data() + c * in_cols + k);
-          float* const at = scales + 2 * k / kInt8Group * width + c;
-          at[0] = scale.scale;
-          at[width] = scale.middle;
-        }
-      }
-      kernels_.pack(quantised.data(), in_cols, weight->padded_in_cols,
-                    weight->buffer.As<int8_t>() + panel * panel_bytes);
+    weight->groups = DivideUp(in_cols, kInt8Group);
+    weight->panels.resize(static_cast<size_t>(DivideUp(out_cols, kernels_.panel_cols)));
+    // How much memory the codes need is known when all are there.
+    std::vector<Panel> quantised(weight->panels.size());
+    const auto count = std::ssize(quantised);
+    pool_.ParallelFor(count, [&](int64_t i, int) {
+      quantised[static_cast<size_t>(i)] = Quantise(*weight, i * kernels_.panel_cols, reader);
+    });
+    std::vector<size_t> ends;
+    for (const Panel& panel : quantised)
+      ends.push_back((ends.empty() ? 0 : ends.back()) +
+                     static_cast<size_t>(weight->groups * kernels_.GroupBytes(panel.half_bytes)));
+    weight->buffer = Buffer(ends.back());
+    pool_.ParallelFor(count, [&](int64_t item, int) {
+      const auto i = static_cast<size_t>(item);
+      const Panel& panel = quantised[i];
+      std::byte* const to = weight->buffer.As<std::byte>() + (i == 0 ? 0 : ends[i - 1]);
+      weight->panels[i] = {to, panel.half_bytes};
+      for (int64_t g = 0; g < weight->groups; ++g)
+        kernels_.pack(panel.codes.data() + g * kInt8Group, weight->groups * kInt8Group,
+                      panel.scales.data() + g * kernels_.panel_cols, panel.half_bytes,
+                      to + g * kernels_.GroupBytes(panel.half_bytes));
     });
     return weight;
   }
@@ -68,32 +64,60 @@ class Int8MatMul : public MatMulEngine {
     if (call.rows == 0) return;
     const auto& weight = static_cast<const Int8Weight&>(*call.weight);
     // Four pieces a thread even out threads that the machine slows down.
-    const int64_t pieces = std::min<int64_t>(4 * pool_.threads(), weight.panels);
+    const int64_t panels = std::ssize(weight.panels);
+    const int64_t pieces = std::min<int64_t>(4 * pool_.threads(), panels);
     pool_.ParallelFor(pieces, [&](int64_t item, int thread) {
       Int8Product product;
-      product.a = call.x->i16.Row(0);
+      product.a = call.x->i8.Row(0);
       product.steps = call.x->steps.Row(0);
-      product.group_sums = call.x->group_sums.Row(0);
+      product.peaks = call.x->peaks.Row(0);
+      product.peak_stride = call.x->peaks.stride;
+      product.peak_counts = call.x->peak_counts.Row(0);
       product.rows = call.rows;
-      product.k = weight.padded_in_cols;
-      product.panels = weight.buffer.As<int8_t>();
-      product.first_panel = weight.panels * item / pieces;
-      product.end_panel = weight.panels * (item + 1) / pieces;
+      product.k = weight.groups * kInt8Group;
+      product.panels = weight.panels.data();
+      product.first_panel = panels * item / pieces;
+      product.end_panel = panels * (item + 1) / pieces;
       product.cols = weight.out_cols;
-      product.scales = weight.scales.As<float>();
       product.bias = call.bias;
       product.out = call.out;
       product.out_stride = call.out_stride;
       product.add = call.add;
       product.sums = sums_[static_cast<size_t>(thread)].As<float>();
+      product.unpacked = unpacked_[static_cast<size_t>(thread)].As<std::byte>();
       kernels_.multiply(product);
     });
   }
 
  private:
+  struct Panel {
+    std::vector<uint8_t> codes;     // [panel_cols][groups * kInt8Group]
+    std::vector<Int8Scale> scales;  // [groups][panel_cols]
+    bool half_bytes = false;
+  };
+
+  // The panel that begins with column `first`; zeros for columns past the last one.
+  Panel Quantise(const Int8Weight& weight, int64_t first, const RowReader& reader) const {
+    const int64_t width = kernels_.panel_cols, depth = weight.groups * kInt8Group;
+    const int64_t count = std::min(width, weight.out_cols - first);
+    std::vector<float> rows(static_cast<size_t>(count * weight.in_cols));
+    reader(first, count, rows.data());
+    Panel panel;
+    panel.codes.resize(static_cast<size_t>(width * depth));
+    panel.scales.resize(static_cast<size_t>(width * weight.groups));
+    for (int64_t c = 0; c < count; ++c) {
+      for (int64_t k = 0; k < weight.in_cols; k += kInt8Group)
+        panel.scales[static_cast<size_t>(k / kInt8Group * width + c)] = QuantiseGroup(
+            rows.data() + c * weight.in_cols + k, std::min(kInt8Group, weight.in_cols - k),
+            panel.codes.data() + c * depth + k);
+    }
+    panel.half_bytes = std::ranges::max(panel.codes) <= kHalfByteLevels;
+    return panel;
+  }
+
   const Int8Kernels& kernels_;
   ThreadPool& pool_;
-  std::vector<Buffer> sums_;  // one a thread
+  std::vector<Buffer> sums_, unpacked_;  // one a thread
 };
 
 }  // namespace

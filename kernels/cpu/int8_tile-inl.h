@@ -1,11 +1,11 @@
-// The register tile of the int8 products: kRows rows of int16 activations against one panel of
-// weights. Two neighbours of k at a time: a 32-bit lane holds both, and one instruction multiplies
-// and adds them (vpmaddwd). A group's integer sum is exact, and each element of the result is one
-// chain of multiply-adds over the groups in their order, whatever the tile's shape and however k is
-// cut between groups.
+// The register tile of the int8 products: kRows rows of activations against one panel of weights. Four neighbours of k at a
+// time: a 32-bit lane holds them, unsigned codes of the weights and signed ones of the activations. How they are multiplied
+// and added is the instruction set's business (AddProducts); a group's integer sum is exact in every way, and each element of
+// the result is one chain of multiply-adds over the groups in their order, whatever the tile's shape and however k is cut
+// between groups.
 //
-// Activations lie in the order of their use, [k / 2][kTileRows][2 of k]: as rows of their own, they
-// would compete for the same banks and sets of the first-level cache, a sixth slower and more.
+// Activations lie in the order of their use, [k / 4][kTileRows][4 of k]: as rows of their own, they would compete for the
+// same banks and sets of the first-level cache, a sixth slower and more.
 //
 // Included once a Highway target: see foreach_target.h.
 // SPDX-License-Identifier: Apache-2.0
@@ -16,7 +16,7 @@
 #define SYSONE_KERNELS_CPU_INT8_TILE_INL_H_
 #endif
 
-#include <algorithm>
+#include <cstddef>
 #include <cstring>
 
 #include "kernels/cpu/tile-inl.h"
@@ -27,121 +27,165 @@ namespace sysone {
 namespace HWY_NAMESPACE {
 
 using DI = hn::RebindToSigned<DF>;
+using VI = hn::Vec<DI>;
 
-#if HWY_TARGET == HWY_SCALAR
+inline constexpr size_t kQuads = kInt8Group / 4;  // of a group
+// What a group of a panel consists of, codes as bytes.
+inline constexpr size_t kScaleBytes = 2 * kPanelCols * sizeof(float);
+inline constexpr size_t kCodeBytes = static_cast<size_t>(kInt8Group) * kPanelCols;
 
-// As below.
-template <int kRows>
-HWY_INLINE void Int8Tile(const int16_t* HWY_RESTRICT a, const float* HWY_RESTRICT group_sums,
-                         const int8_t* HWY_RESTRICT b, const float* HWY_RESTRICT scales,
-                         size_t depth, float* HWY_RESTRICT sums, size_t sums_stride, bool resume,
-                         const int8_t* /*ahead*/) {
-  for (size_t r = 0; r < kRows; ++r, sums += sums_stride) {
-    for (size_t c = 0; c < kPanelCols; ++c) {
-      float all = resume ? sums[c] : 0.0f;
-      const float* scale = scales + c;
-      const float* group_sum = group_sums + r;
-      for (size_t k = 0; k < depth; scale += 2 * kPanelCols, group_sum += kTileRows) {
-        int32_t sum = 0;
-        for (const size_t end = std::min(depth, k + kInt8Group); k < end; k += 2) {
-          const int16_t* const x = a + k * kTileRows + 2 * r;
-          const int8_t* const w = b + k * kPanelCols + 2 * c;
-          sum += x[0] * w[0] + x[1] * w[1];
-        }
-        all += static_cast<float>(sum) * scale[0] + *group_sum * scale[kPanelCols];
-      }
-      sums[c] = all;
-    }
+// Which codes the weights have: what their products' sums may be kept in hangs on it.
+enum class Codes { kHalfBytes, kBytes };
+
+// A sum keeps for every 32-bit lane the products of the four weights and activations that lie there: Products begins one,
+// AddProducts adds to it, kQuads in all at most, and Total gives what it comes to.
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
+
+// Two ones of 16 bits in every lane.
+HWY_INLINE VI Ones16() { return hn::Set(DI(), 0x00010001); }
+
+// In assembly, because the compiler knows that integer sums may be reordered, sums up several
+// steps first, and runs out of registers: a third slower. Half bytes are summed in pairs of 16 bits.
+template <Codes kCodes>
+HWY_INLINE VI Products(VI weights, VI activations) {
+  VI sum;
+  asm("vpmaddubsw %1, %2, %0" : "=v"(sum.raw) : "v"(activations.raw), "v"(weights.raw));
+  if constexpr (kCodes == Codes::kBytes)
+    asm("vpmaddwd %1, %0, %0" : "+v"(sum.raw) : "v"(Ones16().raw));
+  return sum;
+}
+template <Codes kCodes>
+HWY_INLINE void AddProducts(VI weights, VI activations, VI& sum) {
+  decltype(sum.raw) product;
+  if constexpr (kCodes == Codes::kHalfBytes) {
+    asm("vpmaddubsw %2, %3, %1\n\tvpaddw %1, %0, %0"
+        : "+v"(sum.raw), "=&v"(product)
+        : "v"(activations.raw), "v"(weights.raw));
+  } else {
+    asm("vpmaddubsw %2, %3, %1\n\tvpmaddwd %4, %1, %1\n\tvpaddd %1, %0, %0"
+        : "+v"(sum.raw), "=&v"(product)
+        : "v"(activations.raw), "v"(weights.raw), "v"(Ones16().raw));
   }
+}
+template <Codes kCodes>
+HWY_INLINE VI Total(VI sum) {
+  if constexpr (kCodes == Codes::kHalfBytes)
+    asm("vpmaddwd %1, %0, %0" : "+v"(sum.raw) : "v"(Ones16().raw));
+  return sum;
 }
 
 #else
 
-using VI = hn::Vec<DI>;
-using DI16 = hn::Repartition<int16_t, DI>;
-using VI16 = hn::Vec<DI16>;
-
-// even (and odd, where an instruction set needs two) += the products of a's and b's pairs.
-HWY_INLINE void AddProducts(VI16 a, VI16 b, VI& even, VI& odd) {
-#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
-  // The compiler knows that integer sums may be reordered, sums up several steps first, and runs out
-  // of registers: a third slower.
-  auto sum = even.raw;
-  decltype(a.raw) product;
-  asm("vpmaddwd %[b], %[a], %[product]\n\tvpaddd %[product], %[sum], %[sum]"
-      : [sum] "+v"(sum), [product] "=&v"(product)
-      : [a] "v"(a.raw), [b] "v"(b.raw));
-  even.raw = sum;
-  static_cast<void>(odd);
+// As above.
+template <Codes>
+HWY_INLINE void AddProducts(VI weights, VI activations, VI& sum) {
+#if HWY_TARGET == HWY_AVX3_DL
+  asm("vpdpbusd %2, %1, %0" : "+v"(sum.raw) : "v"(weights.raw), "v"(activations.raw));
 #else
-  even = hn::ReorderWidenMulAccumulate(DI(), a, b, even, odd);
+  const hn::RebindToUnsigned<DI> du;
+  const auto byte = hn::Set(du, 0xFF);
+  for (int at = 0; at < 32; at += 8) {
+    const auto weight = hn::And(hn::ShiftRightSame(hn::BitCast(du, weights), at), byte);
+    const VI activation = hn::ShiftRight<24>(hn::ShiftLeftSame(activations, 24 - at));
+    sum = hn::Add(sum, hn::Mul(hn::BitCast(DI(), weight), activation));
+  }
+#endif
+}
+// As above.
+template <Codes kCodes>
+HWY_INLINE VI Products(VI weights, VI activations) {
+  VI sum = hn::Zero(DI());
+  AddProducts<kCodes>(weights, activations, sum);
+  return sum;
+}
+// As above.
+template <Codes>
+HWY_INLINE VI Total(VI sum) {
+  return sum;
+}
+
+#endif
+
+// kLanes columns of a panel row, [kLanes][4 of k].
+HWY_INLINE VI LoadCodes(const uint8_t* b) {
+#if HWY_TARGET == HWY_SCALAR
+  int32_t four;
+  std::memcpy(&four, b, sizeof(four));
+  return hn::Set(DI(), four);
+#else
+  return hn::BitCast(DI(), hn::Load(hn::Repartition<uint8_t, DI>(), b));
 #endif
 }
 
-// kLanes columns of a panel row, [kLanes][2 of k].
-HWY_INLINE VI16 LoadPairs(const int8_t* b) {
-  return hn::PromoteTo(DI16(), hn::Load(hn::Rebind<int8_t, DI16>(), b));
-}
-
-// sums[r][j] (+)= Σ_groups scales[group][0][j] · Σ_k a[k / 2][r][k % 2] * b[k / 2][j][k % 2] +
-// scales[group][1][j] · group_sums[group][r], k below depth, a multiple of 8, in groups of
-// kInt8Group. `resume` continues the sums. `ahead`: weights that
-// are read ahead of their use, spread over the loop. Any address will do.
-template <int kRows>
-HWY_INLINE void Int8Tile(const int16_t* HWY_RESTRICT a, const float* HWY_RESTRICT group_sums,
-                         const int8_t* HWY_RESTRICT b, const float* HWY_RESTRICT scales,
-                         size_t depth, float* HWY_RESTRICT sums, size_t sums_stride, bool resume,
-                         const int8_t* ahead) {
-  const DF d;
-  const DI di;
-  for (size_t k = 0; k < depth; scales += 2 * kPanelCols, group_sums += kTileRows) {
-    VI even[kRows][2], odd[kRows][2];  // on x86 the first takes all and the second stays zero
-    for (int r = 0; r < kRows; ++r)
-      for (int h = 0; h < 2; ++h) even[r][h] = odd[r][h] = hn::Zero(di);
-    for (const size_t end = HWY_MIN(depth, k + kInt8Group); k < end; k += 8) {
-      for (size_t line = 0; line < 8 * kPanelCols; line += 64)
-        hwy::Prefetch(ahead + k * kPanelCols + line);
-#pragma GCC unroll 4
-      for (size_t j = k; j < k + 8; j += 2) {
-        const int8_t* const at = b + j * kPanelCols;
-        const VI16 low = LoadPairs(at), high = LoadPairs(at + 2 * kLanes);
-        for (int r = 0; r < kRows; ++r) {
-          int32_t pair;
-          std::memcpy(&pair, a + j * kTileRows + static_cast<size_t>(r) * 2, sizeof(pair));
-          const VI16 value = hn::BitCast(DI16(), hn::Set(di, pair));
-          AddProducts(value, low, even[r][0], odd[r][0]);
-          AddProducts(value, high, even[r][1], odd[r][1]);
-        }
+// products[r] = Σ_k a[k / 4][r][k % 4] · codes[k / 4][…][k % 4] over a group, before Total.
+template <Codes kCodes, int kRows>
+HWY_INLINE void MultiplyGroup(const int8_t* HWY_RESTRICT a, const uint8_t* HWY_RESTRICT codes,
+                              VI (&products)[kRows][2]) {
+#pragma GCC unroll 8
+  for (size_t quad = 0; quad < kQuads; ++quad) {
+    const uint8_t* const at = codes + quad * 4 * kPanelCols;
+    const VI low = LoadCodes(at), high = LoadCodes(at + 4 * kLanes);
+#pragma GCC unroll 16
+    for (size_t r = 0; r < kRows; ++r) {
+      int32_t four;
+      std::memcpy(&four, a + (quad * kTileRows + r) * 4, sizeof(four));
+      const VI value = hn::Set(DI(), four);
+      if (quad == 0) {
+        products[r][0] = Products<kCodes>(low, value);
+        products[r][1] = Products<kCodes>(high, value);
+      } else {
+        AddProducts<kCodes>(low, value, products[r][0]);
+        AddProducts<kCodes>(high, value, products[r][1]);
       }
     }
-    for (int r = 0; r < kRows; ++r) {
-      for (size_t h = 0; h < 2; ++h) {
-        float* const to = sums + static_cast<size_t>(r) * sums_stride + h * kLanes;
-        const VF sum = hn::ConvertTo(d, hn::RearrangeToOddPlusEven(even[r][h], odd[r][h]));
-        const VF scale = hn::Load(d, scales + h * kLanes);
-        const VF middle = hn::Load(d, scales + kPanelCols + h * kLanes);
-        const VF before = resume ? hn::Load(d, to) : hn::Zero(d);
-        const VF group_sum = hn::Set(d, group_sums[r]);
-        hn::Store(hn::MulAdd(sum, scale, hn::MulAdd(group_sum, middle, before)), d, to);
-      }
-    }
-    resume = true;
   }
 }
 
-#endif  // HWY_SCALAR
+// sums[r][j] (+)= Σ_groups step[r] · scale[j] · Σ_k a[k / 4][r][k % 4] · codes[k / 4][j][k % 4] + total[r] · low[j] over
+// `groups` groups, step and total being the two parts of `steps`. `resume` continues the sums. `ahead`: weights that are read
+// ahead of their use, `ahead_bytes` a group. Any address will do.
+template <Codes kCodes, int kRows>
+HWY_INLINE void Int8Tile(const int8_t* HWY_RESTRICT a, const float* HWY_RESTRICT steps,
+                         const std::byte* HWY_RESTRICT b, size_t groups, float* HWY_RESTRICT sums,
+                         size_t sums_stride, bool resume, const std::byte* ahead,
+                         size_t ahead_bytes) {
+  const DF d;
+  for (size_t g = 0; g < groups; ++g) {
+    for (size_t line = 0; line < ahead_bytes; line += 64) hwy::Prefetch(ahead + line);
+    ahead += ahead_bytes;
+    const auto* const scales = reinterpret_cast<const float*>(b);
+    VI products[kRows][2];
+    MultiplyGroup<kCodes>(a, reinterpret_cast<const uint8_t*>(b + kScaleBytes), products);
+#pragma GCC unroll 16
+    for (size_t r = 0; r < kRows; ++r) {
+      const VF step = hn::Set(d, steps[r]), total = hn::Set(d, steps[kTileRows + r]);
+      for (size_t h = 0; h < 2; ++h) {
+        float* const to = sums + r * sums_stride + h * kLanes;
+        const VF scale = hn::Load(d, scales + h * kLanes);
+        const VF low = hn::Load(d, scales + kPanelCols + h * kLanes);
+        const VF before = resume ? hn::Load(d, to) : hn::Zero(d);
+        const VF sum = hn::ConvertTo(d, Total<kCodes>(products[r][h]));
+        hn::Store(hn::MulAdd(hn::Mul(sum, scale), step, hn::MulAdd(total, low, before)), d, to);
+      }
+    }
+    resume = true;
+    a += kInt8Group * kTileRows;
+    b += kScaleBytes + kCodeBytes;
+    steps += 2 * kTileRows;
+  }
+}
 
 // Int8Tile for 1 ≤ rows ≤ kTileRows.
-template <int kRows = kTileRows>
-HWY_INLINE void Int8TileRows(int64_t rows, const int16_t* a, const float* group_sums,
-                             const int8_t* b, const float* scales, size_t depth, float* sums,
-                             size_t sums_stride, bool resume, const int8_t* ahead) {
+template <Codes kCodes, int kRows = kTileRows>
+HWY_INLINE void Int8TileRows(int64_t rows, const int8_t* a, const float* steps, const std::byte* b,
+                             size_t groups, float* sums, size_t sums_stride, bool resume,
+                             const std::byte* ahead, size_t ahead_bytes) {
   if constexpr (kRows >= 1) {
     if (rows == kRows)
-      Int8Tile<kRows>(a, group_sums, b, scales, depth, sums, sums_stride, resume, ahead);
+      Int8Tile<kCodes, kRows>(a, steps, b, groups, sums, sums_stride, resume, ahead, ahead_bytes);
     else
-      Int8TileRows<kRows - 1>(rows, a, group_sums, b, scales, depth, sums, sums_stride, resume,
-                              ahead);
+      Int8TileRows<kCodes, kRows - 1>(rows, a, steps, b, groups, sums, sums_stride, resume, ahead,
+                                      ahead_bytes);
   }
 }
 

@@ -3,9 +3,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "kernels/backend.h"
+#include "kernels/int8.h"
 
 namespace sysone {
 
@@ -50,38 +52,52 @@ const MatMulKernels& GetMatMulKernels(int64_t targets);
 
 // --- Matrix products in int8 (kernels/int8.h)
 // ------------------------------------------------------------------------------------------------------
-// Panels as above, as [k / 2][panel_cols][2 of k].
+// A panel lies in groups of k, one behind the other as a product reads them from memory:
+//   float scale[panel_cols], low[panel_cols]; uint8_t codes[kInt8Group / 4][panel_cols][4 of k].
+// If all codes of a panel are below 16, two rows of them share one: the even one's lie in the lower halves of its bytes.
 
-inline constexpr int64_t kInt8Depth = 8;  // k is padded with zeros to a multiple
+struct Int8Panel {
+  const std::byte* groups = nullptr;  // 64-byte aligned
+  bool half_bytes = false;
+};
+
+// Groups of a panel that the kernel unpacks at a time, at most.
+inline constexpr int64_t kUnpackedGroups = 24;
 
 struct Int8Product {
-  const int16_t* a = nullptr;         // [rows / tile_rows][k / 2][tile_rows][2 of k]
-  const float* steps = nullptr;       // [rows] of a
-  const float* group_sums = nullptr;  // of a: [rows / tile_rows][groups of k][tile_rows]
+  const int8_t* a = nullptr;  // [rows / tile_rows][k / 4][tile_rows][4 of k]
+  // [rows / tile_rows][groups of k][step | step * sum of codes][tile_rows]
+  const float* steps = nullptr;
+  const Peak* peaks = nullptr;  // of a: [rows][peak_stride], by k
+  int64_t peak_stride = 0;
+  const int32_t* peak_counts = nullptr;  // [rows]
   int64_t rows = 0;
-  int64_t k = 0;                   // padded
-  const int8_t* panels = nullptr;  // all panels of the weight
-  int64_t first_panel = 0;         // the part to compute: [first_panel, end_panel)
+  int64_t k = 0;                      // padded to whole groups
+  const Int8Panel* panels = nullptr;  // all panels of the weight
+  int64_t first_panel = 0;            // the part to compute: [first_panel, end_panel)
   int64_t end_panel = 0;
-  int64_t cols = 0;  // of the whole weight
-  // [panels][groups of k][scale | middle][panel_cols], see kernels/int8.h
-  const float* scales = nullptr;
+  int64_t cols = 0;             // of the whole weight
   const float* bias = nullptr;  // [cols] or null; null if add
   float* out = nullptr;         // [rows, cols]
   int64_t out_stride = 0;
-  bool add = false;       // out += instead of out =
-  float* sums = nullptr;  // scratch [kProductScratch], 64-byte aligned
+  bool add = false;               // out += instead of out =
+  float* sums = nullptr;          // scratch [kProductScratch], 64-byte aligned
+  std::byte* unpacked = nullptr;  // scratch [kUnpackedGroups * GroupBytes(false)], likewise
 };
 
 struct Int8Kernels {
   int64_t panel_cols = 0;  // 2 … 32
   int64_t tile_rows = 0;   // rows of activations that are interleaved
-  // q = x * factor, rounded to the nearest integer, which must be in range, to one row of a tile; all
-  // zeros for the factor 0. group_sums: the row's place in those of its tile.
-  void (*encode)(const float* x, int64_t n, float factor, int16_t* row,
-                 float* group_sums) = nullptr;
-  // rows[panel_cols][k] (absent ones zero) to one panel.
-  void (*pack)(const int8_t* rows, int64_t k, int64_t padded_k, int8_t* panel) = nullptr;
+  int64_t GroupBytes(bool half_bytes) const {
+    return panel_cols *
+           (2 * static_cast<int64_t>(sizeof(float)) + kInt8Group / (half_bytes ? 2 : 1));
+  }
+  // Codes of x[n] to one row of a tile, zeros up to the end of the last group. row, steps: the row's places in those of its
+  // tile. The number of peaks, which are put to peaks[n / kInt8Group * kPeaks] and more, n rounded up.
+  int32_t (*encode)(const float* x, int64_t n, int8_t* row, float* steps, Peak* peaks) = nullptr;
+  // One group, of codes[panel_cols][stride].
+  void (*pack)(const uint8_t* codes, int64_t stride, const Int8Scale* scales, bool half_bytes,
+               std::byte* group) = nullptr;
   void (*multiply)(const Int8Product& product) = nullptr;
 };
 const Int8Kernels& GetInt8Kernels(int64_t targets);
@@ -100,8 +116,6 @@ struct RowKernels {
   float (*dot_f32)(const float* x, const float* w, int64_t n) = nullptr;
   float (*dot_bf16)(const float* x, const uint16_t* w, int64_t n) = nullptr;
   float (*sum_exp)(const float* x, int64_t n, float largest) = nullptr;  // Σ exp(x - largest)
-  // max |x|; infinite or NaN if any x is.
-  float (*largest)(const float* x, int64_t n) = nullptr;
 };
 const RowKernels& GetRowKernels(int64_t targets);
 

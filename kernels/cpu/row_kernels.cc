@@ -1,7 +1,6 @@
 // Operations on single rows: norms, rotation, gate, conversions, dot products.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstdint>
 
@@ -128,32 +127,9 @@ float SumExp(const float* x, int64_t n, float largest) {
   });
 }
 
-// Compares the bits without the sign as integers: they are ordered like the numbers, then infinity,
-// then NaN.
-float Largest(const float* x, int64_t n) {
-  const hn::RebindToSigned<DF> di;
-  using VI = hn::Vec<decltype(di)>;
-  const VI magnitude = hn::Set(di, 0x7FFFFFFF);
-  VI largest[4] = {hn::Zero(di), hn::Zero(di), hn::Zero(di), hn::Zero(di)};
-  const auto size = static_cast<size_t>(n);
-  size_t i = 0;
-  for (; i + 4 * kLanes <= size; i += 4 * kLanes) {
-    for (size_t j = 0; j < 4; ++j) {
-      const VF v = hn::LoadU(DF(), x + i + j * kLanes);
-      largest[j] = hn::Max(largest[j], hn::And(hn::BitCast(di, v), magnitude));
-    }
-  }
-  for (; i < size; i += kLanes) {
-    const VF v = LoadUpTo(x + i, std::min(kLanes, size - i));
-    largest[0] = hn::Max(largest[0], hn::And(hn::BitCast(di, v), magnitude));
-  }
-  const VI all = hn::Max(hn::Max(largest[0], largest[1]), hn::Max(largest[2], largest[3]));
-  return std::bit_cast<float>(hn::GetLane(hn::MaxOfLanes(di, all)));
-}
-
 const RowKernels* Kernels() {
-  static constexpr RowKernels kKernels = {RmsNorm, NormRotate, GatedSilu, Widen,  Narrow,
-                                          DotF32,  DotBf16,    SumExp,    Largest};
+  static constexpr RowKernels kKernels = {RmsNorm, NormRotate, GatedSilu, Widen,
+                                          Narrow,  DotF32,     DotBf16,   SumExp};
   return &kKernels;
 }
 

@@ -313,13 +313,13 @@ class ReferenceBackend : public Backend {
   }
 
   static void RoundToInt8(Matrix& w) {
-    int8_t q[kInt8Group];
+    uint8_t q[kInt8Group];
     for (int64_t c = 0; c < w.rows; ++c) {
       for (int64_t k = 0; k < w.cols; k += kInt8Group) {
         const int64_t count = std::min(kInt8Group, w.cols - k);
         const Int8Scale scale = QuantiseGroup(w.Row(c) + k, count, q);
         for (int64_t i = 0; i < count; ++i)
-          w.Row(c)[k + i] = scale.middle + scale.scale * static_cast<float>(q[i]);
+          w.Row(c)[k + i] = scale.low + scale.scale * static_cast<float>(q[i]);
       }
     }
   }

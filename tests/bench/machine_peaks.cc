@@ -31,21 +31,21 @@ using Lanes [[gnu::vector_size(kBytes)]] = Element;
 
 #define SYSONE_FMA asm volatile("vfmadd231ps %1, %2, %0" : "+v"(sum) : "v"(a), "v"(b))
 #define SYSONE_DOT asm volatile("vpdpbusd %1, %2, %0" : "+v"(sum) : "v"(a), "v"(b))
-#define SYSONE_PAIRS                                                    \
-  asm volatile("vpmaddwd %1, %2, %0" : "=v"(product) : "v"(a), "v"(b)); \
+#define SYSONE_BYTES                                                      \
+  asm volatile("vpmaddubsw %1, %2, %0" : "=v"(product) : "v"(a), "v"(b)); \
   sum += product
 
 [[gnu::target("avx512f")]] void Fma512() { SYSONE_CHAINS(float, 64, SYSONE_FMA); }
 [[gnu::target("avx2,fma")]] void Fma256() { SYSONE_CHAINS(float, 32, SYSONE_FMA); }
 void MultiplyAdd128() { SYSONE_CHAINS(float, 16, sum = sum * a + b); }
 [[gnu::target("avx512f,avx512bw,avx512vnni")]] void Dot512() { SYSONE_CHAINS(int, 64, SYSONE_DOT); }
-[[gnu::target("avx512f,avx512bw")]] void Pairs512() {
-  Lanes<int, 64> product;
-  SYSONE_CHAINS(int, 64, SYSONE_PAIRS);
+[[gnu::target("avx512f,avx512bw")]] void Bytes512() {
+  Lanes<int16_t, 64> product;
+  SYSONE_CHAINS(int16_t, 64, SYSONE_BYTES);
 }
-[[gnu::target("avx2")]] void Pairs256() {
-  Lanes<int, 32> product;
-  SYSONE_CHAINS(int, 32, SYSONE_PAIRS);
+[[gnu::target("avx2")]] void Bytes256() {
+  Lanes<int16_t, 32> product;
+  SYSONE_CHAINS(int16_t, 32, SYSONE_BYTES);
 }
 
 struct Loop {
@@ -89,9 +89,9 @@ MachinePeak IntegerPeak(int threads) {
   if (__builtin_cpu_supports("avx512vnni"))
     return Measure({Dot512, 64, "vpdpbusd, 512 bits"}, threads);
   if (__builtin_cpu_supports("avx512bw"))
-    return Measure({Pairs512, 32, "vpmaddwd and vpaddd, 512 bits"}, threads);
+    return Measure({Bytes512, 64, "vpmaddubsw and vpaddw, 512 bits"}, threads);
   if (__builtin_cpu_supports("avx2"))
-    return Measure({Pairs256, 16, "vpmaddwd and vpaddd, 256 bits"}, threads);
+    return Measure({Bytes256, 32, "vpmaddubsw and vpaddw, 256 bits"}, threads);
   return FloatPeak(threads);  // nothing better is used there either
 }
 

@@ -74,13 +74,13 @@ std::vector<float> TableAs(const std::string& dtype, std::vector<float> values) 
 
 std::vector<float> WeightAs(const std::string& dtype, std::vector<float> values, int64_t in_cols) {
   if (dtype != "int8") return TableAs(dtype, std::move(values));
-  int8_t q[kInt8Group];
+  uint8_t q[kInt8Group];
   for (float* column = values.data(); column < values.data() + values.size(); column += in_cols) {
     for (int64_t k = 0; k < in_cols; k += kInt8Group) {
       const int64_t count = std::min(kInt8Group, in_cols - k);
       const Int8Scale scale = QuantiseGroup(column + k, count, q);
       for (int64_t i = 0; i < count; ++i)
-        column[k + i] = scale.middle + scale.scale * static_cast<float>(q[i]);
+        column[k + i] = scale.low + scale.scale * static_cast<float>(q[i]);
     }
   }
   return values;
@@ -135,21 +135,32 @@ void VariantTest::SetUp() {
   operand_rounding_ = dtype() == "int8" ? 0 : OperandRounding(*subject_);
 }
 
-double VariantTest::OperandStep() const { return dtype() == "int8" ? 1.0 / kActivationLevels : 0; }
+std::vector<double> VariantTest::OperandSteps(const std::vector<double>& values,
+                                              int64_t cols) const {
+  std::vector<double> steps(values.size());
+  if (dtype() != "int8") return steps;
+  for (size_t row = 0; row < values.size(); row += static_cast<size_t>(cols)) {
+    for (size_t first = 0; first < static_cast<size_t>(cols); first += kInt8Group) {
+      const size_t count = std::min<size_t>(kInt8Group, static_cast<size_t>(cols) - first);
+      double largest = 0;
+      for (size_t i = 0; i < count; ++i)
+        largest = std::max(largest, std::abs(values[row + first + i]));
+      std::fill_n(steps.begin() + static_cast<int64_t>(row + first), count,
+                  largest / kActivationLevels);
+    }
+  }
+  return steps;
+}
 
 std::vector<double> VariantTest::OperandError(const std::vector<double>& values,
                                               int64_t cols) const {
-  std::vector<double> errors;
-  for (size_t row = 0; row < values.size(); row += static_cast<size_t>(cols)) {
-    double largest = 0;
-    for (size_t i = row; i < row + static_cast<size_t>(cols); ++i)
-      largest = std::max(largest, std::abs(values[i]));
-    // Half a step of the row; then eight float operations on the way in (largest, step, its
-    // inverse, product) and out (the identity's scale, two products).
-    const double row_error = dtype() == "int8" ? (OperandStep() / 2 + 8 * kU) * largest : 0;
-    for (size_t i = row; i < row + static_cast<size_t>(cols); ++i)
-      errors.push_back(operand_rounding_ * std::abs(values[i]) + row_error);
-  }
+  std::vector<double> errors = OperandSteps(values, cols);
+  // Half a step; then eight float operations on the way in (largest, step, its inverse, product) and out (the identity's
+  // scale, two products), on codes of up to kActivationLevels steps. A group below 2^-100 is zeros.
+  for (size_t i = 0; i < errors.size(); ++i)
+    errors[i] = operand_rounding_ * std::abs(values[i]) +
+                errors[i] * (0.5 + 8 * kU * kActivationLevels) +
+                (dtype() == "int8" ? std::min(std::abs(values[i]), 0x1p-100) : 0);
   return errors;
 }
 

@@ -57,7 +57,7 @@ std::unique_ptr<Tensor> MakeTensor(Backend& backend, const std::vector<float>& v
                                    int64_t cols);
 std::vector<float> Read(Backend& backend, const Tensor& tensor, int64_t rows, int64_t cols);
 // An operand of exactly these values (rounded if the backend's operands are narrower; in int8,
-// integers are exact if the largest of the row is kActivationLevels): silu(64) is 64 in float32.
+// integers are exact if the largest of each group is kActivationLevels): silu(64) is 64 in float32.
 std::unique_ptr<Operand> MakeOperand(Backend& backend, const std::vector<float>& values,
                                      int64_t cols);
 // By a product with the identity, which is exact but in int8 (see OperandError).
@@ -76,9 +76,9 @@ class VariantTest : public ::testing::TestWithParam<Variant> {
   std::unique_ptr<Backend> reference_;
   // What the subject's operands lose. Relative to each value:
   double operand_rounding_ = 0;
-  // Relative to the row's largest value, from one value that can be written to the next:
-  double OperandStep() const;
-  // Both together, for each value of an operand [values.size() / cols, cols] that Read returns.
+  // From one value that can be written to the next, for each value of an operand [values.size() / cols, cols]: int8 only.
+  std::vector<double> OperandSteps(const std::vector<double>& values, int64_t cols) const;
+  // Both together, for each value of such an operand that Read returns.
   std::vector<double> OperandError(const std::vector<double>& values, int64_t cols) const;
 };
 

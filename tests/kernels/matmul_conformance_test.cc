@@ -60,9 +60,9 @@ class MatMulConformance : public VariantTest {
 
   // Each result is in_cols products summed in float32, at most in_cols + 2 roundings with the bias,
   // over Σ|xw| (+ |bias|); where operands are rounded to bfloat16, each product is off by kU16
-  // more. In int8, where each x is off by up to half a step, independently of the others, their sum
-  // exceeds kLambda / 2 · step · sqrt(Σw²) with a probability below 2·exp(-kLambda²/2) (Hoeffding
-  // 1963), and step / 2 · Σ|w| never; the sum itself is exact. The reference rounds its double once.
+  // more. In int8, where each x is off by up to half of its step, independently of the others, their
+  // sum exceeds kLambda / 2 · sqrt(Σ(step·w)²) with a probability below 2·exp(-kLambda²/2) (Hoeffding
+  // 1963), and Σ step·|w| / 2 never; the sum of a group is exact. The reference rounds its double once.
   void Check(const Product& p, Kind kind) {
     SCOPED_TRACE(::testing::Message() << p.rows << " rows, " << p.in_cols << " to " << p.out_cols);
     Data data(static_cast<uint32_t>(p.rows * 7919 + p.out_cols * 104729 + p.in_cols));
@@ -84,40 +84,48 @@ class MatMulConformance : public VariantTest {
   // What int8 steps may add up to in each result.
   std::vector<double> StepErrors(const Product& p, const std::vector<float>& x,
                                  const std::vector<float>& w) const {
+    const std::vector<double> steps = OperandSteps(ToDouble(x), p.in_cols);
     std::vector<double> errors;
     for (int64_t r = 0; r < p.rows; ++r) {
-      double largest = 0;
-      for (int64_t k = 0; k < p.in_cols; ++k)
-        largest = std::max(largest, std::abs(double{x[static_cast<size_t>(r * p.in_cols + k)]}));
       for (int64_t c = 0; c < p.out_cols; ++c) {
         double sum = 0, squares = 0;
         for (int64_t k = 0; k < p.in_cols; ++k) {
-          const double value = w[static_cast<size_t>(c * p.in_cols + k)];
-          sum += std::abs(value);
-          squares += value * value;
+          const double part = steps[static_cast<size_t>(r * p.in_cols + k)] *
+                              w[static_cast<size_t>(c * p.in_cols + k)];
+          sum += std::abs(part);
+          squares += part * part;
         }
-        errors.push_back(OperandStep() * largest / 2 * std::min(kLambda * std::sqrt(squares), sum));
+        errors.push_back(std::min(kLambda * std::sqrt(squares), sum) / 2);
       }
     }
     return errors;
   }
 
-  // In int8 an activation is exact if it is a multiple of its row's step: make the step 1. (Weights
-  // on few levels are exact as they are.)
+  // In int8 an activation is exact if it is a multiple of its group's step: make the step 1, by so many of the largest value
+  // that none is a peak. (Weights on few levels are exact as they are.)
   void MakeExact(Data& data, std::vector<float>& x, int64_t cols) {
     if (dtype() != "int8") return;
-    for (int64_t row = 0; row < std::ssize(x); row += cols)
-      x[static_cast<size_t>(row + data.Integer(0, static_cast<int>(cols) - 1))] =
-          static_cast<float>(data.Integer(0, 1) == 0 ? kActivationLevels : -kActivationLevels);
+    for (int64_t row = 0; row < std::ssize(x); row += cols) {
+      for (int64_t first = 0; first < cols; first += 4) {
+        const auto count = static_cast<int>(std::min<int64_t>(4, cols - first));
+        x[static_cast<size_t>(row + first + data.Integer(0, count - 1))] =
+            static_cast<float>(data.Integer(0, 1) == 0 ? kActivationLevels : -kActivationLevels);
+      }
+    }
   }
 
-  // Small integers have no rounding anywhere, so the results must be equal: nothing is lost,
-  // doubled or taken from elsewhere. (int8: 32767 · 14 and what else there is stay below 2^24.)
+  // Integers have no rounding anywhere, so the results must be equal: nothing is lost, doubled or
+  // taken from elsewhere. Two weights of small range, whose codes fit half a byte, and of a large one, whose codes do not.
   void CheckExactly(const Product& p, Kind kind) {
+    for (const int largest : {7, 63}) CheckExactly(p, kind, largest);
+  }
+
+  // Σ|x w| stays below 2^24 = 127 · 63 · 2096, in each term that is added, too.
+  void CheckExactly(const Product& p, Kind kind, int largest) {
     SCOPED_TRACE(::testing::Message() << p.rows << " rows, " << p.in_cols << " to " << p.out_cols);
     Data data(static_cast<uint32_t>(p.rows + p.out_cols * 31 + p.in_cols * 1009));
     auto x = data.Integers(p.rows * p.in_cols, -7, 7);
-    const auto w = data.Integers(p.out_cols * p.in_cols, -7, 7);
+    const auto w = data.Integers(p.out_cols * p.in_cols, -largest, largest);
     MakeExact(data, x, p.in_cols);
     const auto extra = Extra(data, p, kind, true);
     EXPECT_TRUE(
