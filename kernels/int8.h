@@ -24,7 +24,7 @@ inline constexpr int64_t kInt8Group = 32;
 inline constexpr int32_t kWeightLevels = 127;      // the largest code of a weight
 inline constexpr int32_t kHalfByteLevels = 15;     // the largest one that half a byte holds
 inline constexpr int32_t kActivationLevels = 127;  // the largest |code| of an activation
-// Two products, and a quarter of a group's products of half bytes, fit 16 bits.
+// Two products, and half of a group's products of half bytes, fit 16 bits.
 static_assert(2 * kWeightLevels * kActivationLevels <= std::numeric_limits<int16_t>::max());
 static_assert(kInt8Group / 2 * kHalfByteLevels * kActivationLevels <=
               std::numeric_limits<int16_t>::max());
