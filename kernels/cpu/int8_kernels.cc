@@ -9,6 +9,7 @@
 #include <span>
 #include <utility>
 
+#include "kernels/cpu/buffer.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/kernel_tables.h"
 
@@ -148,8 +149,7 @@ void MultiplyPart(const Int8Product& p, int64_t first_row, int64_t rows, int64_t
 void MultiplyBlock(const Int8Product& p, int64_t first_row, int64_t rows, int64_t first_panel,
                    int64_t end_panel) {
   const int64_t all_groups = p.k / kInt8Group;
-  const int64_t parts = (all_groups + kMaxGroups - 1) / kMaxGroups;
-  const int64_t groups = (all_groups + parts - 1) / parts;
+  const int64_t groups = DivideUp(all_groups, DivideUp(all_groups, kMaxGroups));
   for (int64_t group = 0; group < all_groups; group += groups) {
     for (int64_t panel = first_panel; panel < end_panel; ++panel) {
       // What follows in this order: the next panel's part, else the next parts, else the next panels.
@@ -169,8 +169,7 @@ void MultiplyBlock(const Int8Product& p, int64_t first_row, int64_t rows, int64_
 void Multiply(const Int8Product& p) {
   // A single tile has no other that reads a part of a panel again, so it takes whole panels as they come from memory.
   const int64_t together = p.rows <= kTileRows ? 1 : kBlockCols / kCols;
-  const int64_t blocks = (p.rows + kBlockRows - 1) / kBlockRows;
-  const int64_t rows = (p.rows + kTileRows * blocks - 1) / (kTileRows * blocks) * kTileRows;
+  const int64_t rows = RoundUp(DivideUp(p.rows, DivideUp(p.rows, kBlockRows)), kTileRows);
   for (int64_t first = 0; first < p.rows; first += rows) {
     for (int64_t panel = p.first_panel; panel < p.end_panel; panel += together)
       MultiplyBlock(p, first, std::min(rows, p.rows - first), panel,
