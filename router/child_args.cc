@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/launch_place.h"
 #include "router/child_process.h"
 
 namespace sysone {
@@ -60,6 +61,11 @@ std::vector<std::string> ChildArgs(const InstanceFacts& facts, ProcessRole role,
         std::to_string(std::max(1, facts.cores / (facts.options.data_parallel_size *
                                                   facts.options.tensor_parallel_size))));
   return args;
+}
+
+std::vector<std::string> ChildEnvironment(const InstanceFacts& facts, ProcessRole role) {
+  if (!IsGroup(facts, role)) return {};
+  return WithoutLauncherVariables(facts.environment, /*keep_slurm_job=*/false);
 }
 
 }  // namespace sysone

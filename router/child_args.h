@@ -20,6 +20,7 @@ struct InstanceFacts {
   std::string model_path;
   std::string served_name;  // the model's own name, for when the user gave none
   std::string program_dir;
+  std::vector<std::string> environment;  // the router's own, "NAME=value"
   int cores = 1;  // to be divided among all ranks when --threads is not given
 };
 
@@ -30,5 +31,9 @@ std::string ChildProgram(const InstanceFacts& facts, ProcessRole role);
 // An API server also gets --listen-fd with the place of its inherited socket; before the arguments of a group stand mpirun's
 // own and the program that it starts.
 std::vector<std::string> ChildArgs(const InstanceFacts& facts, ProcessRole role, uint32_t index);
+
+// The environment of that program; empty: the router's own. mpirun must not take the variables of a launcher that started
+// `sysone serve` for its own.
+std::vector<std::string> ChildEnvironment(const InstanceFacts& facts, ProcessRole role);
 
 }  // namespace sysone

@@ -16,6 +16,17 @@
 #include "base/log.h"
 
 namespace sysone {
+namespace {
+
+// As the C library wants a list of strings: with a null at its end.
+std::vector<char*> Pointers(const std::vector<std::string>& texts) {
+  std::vector<char*> pointers;
+  for (const std::string& text : texts) pointers.push_back(const_cast<char*>(text.c_str()));
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+}  // namespace
 
 Result<pid_t> StartChild(const ChildCommand& command) {
   posix_spawn_file_actions_t files;
@@ -40,14 +51,13 @@ Result<pid_t> StartChild(const ChildCommand& command) {
   posix_spawnattr_setflags(&attributes,
                            POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
 
-  std::vector<char*> argv;
-  argv.push_back(const_cast<char*>(command.program.c_str()));
-  for (const std::string& arg : command.args) argv.push_back(const_cast<char*>(arg.c_str()));
-  argv.push_back(nullptr);
+  std::vector<char*> argv = Pointers(command.args);
+  argv.insert(argv.begin(), const_cast<char*>(command.program.c_str()));
+  std::vector<char*> variables = Pointers(command.environment);
 
   pid_t pid = 0;
-  const int error =
-      posix_spawnp(&pid, command.program.c_str(), &files, &attributes, argv.data(), environ);
+  const int error = posix_spawnp(&pid, command.program.c_str(), &files, &attributes, argv.data(),
+                                 command.environment.empty() ? environ : variables.data());
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&files);
   if (error != 0)

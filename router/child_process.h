@@ -19,6 +19,7 @@ struct ChildCommand {
   std::vector<std::string> args;  // behind the program's name
   int keep_fd = -1;               // becomes kInheritedFd in the child; -1: none
   int stdout_fd = -1;             // becomes the child's standard output; -1: the router's
+  std::vector<std::string> environment = {};  // "NAME=value"; empty: the router's
 };
 
 // The child runs in a process group of its own (a Ctrl-C reaches the router only), with default signals, standard input

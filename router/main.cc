@@ -1,11 +1,14 @@
 // The program `sysone`.
 // SPDX-License-Identifier: Apache-2.0
+#include <unistd.h>
+
 #include <cstdio>
 #include <cstdlib>
 #include <string>
 #include <vector>
 
 #include "base/exit_codes.h"
+#include "base/launch_place.h"
 #include "base/log.h"
 #include "base/serve_flags.h"
 #include "base/serve_options.h"
@@ -48,6 +51,14 @@ int main(int argc, char** argv) {
     return sysone::kExitUsage;
   }
   if (!parsed->text.empty()) return Say(parsed->text);
+  auto environment = sysone::ReadServeEnvironment(FromEnvironment);
+  for (char** line = environ; *line != nullptr; ++line) environment.variables.emplace_back(*line);
+  const auto place = sysone::ResolveLaunchPlace([](const char* name) { return getenv(name); });
+  if (!place.ok()) {
+    fprintf(stderr, "sysone: %s\n", place.status().message().c_str());
+    return sysone::kExitUsage;
+  }
+  environment.place = *place;
   sysone::InitLog("router", sysone::LogLevelOf(parsed->options));
-  return sysone::Serve(parsed->options, args, sysone::ReadServeEnvironment(FromEnvironment));
+  return sysone::Serve(parsed->options, args, environment);
 }

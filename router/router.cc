@@ -134,7 +134,19 @@ Result<std::string> PrepareRunDir(const ServeEnvironment& environment, const Ins
   return run_dir;
 }
 
+// One `sysone serve` starts all the processes of an instance; several on one machine would be as many instances.
+Status CheckPlace(const LaunchPlace& place) {
+  if (place.world == 1 || (place.world == 0 && place.rank == 0)) return {};
+  return Error(
+      Code::kInvalidArgument,
+      "%s: start `sysone serve` once (mpirun -n 1, srun --ntasks=1); it starts its ranks by "
+      "itself, as many as --tensor-parallel-size",
+      LaunchPlaceText(place).c_str());
+}
+
 Result<int> ServeOrFail(InstanceFacts& facts, const ServeEnvironment& environment) {
+  SYSONE_INFO("%s", LaunchPlaceText(environment.place).c_str());
+  SYSONE_RETURN_IF_ERROR(CheckPlace(environment.place));
   SYSONE_ASSIGN_OR_RETURN(const auto signals, SignalSource::Create());
   SYSONE_RETURN_IF_ERROR(FindModel(environment, *signals, facts));
 
@@ -188,6 +200,7 @@ int Serve(const ServeOptions& options, const std::vector<std::string>& args,
   facts.options = options;
   facts.user_args = args;
   facts.program_dir = options.program_dir.empty() ? OwnProgramDir() : options.program_dir;
+  facts.environment = environment.variables;
   facts.cores = AvailableCores();
   if (options.disable_cascade_attn)
     SYSONE_WARNING("--disable-cascade-attn is deprecated and does nothing");

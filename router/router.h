@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/launch_place.h"
 #include "base/serve_options.h"
 #include "model/model_path.h"
 
@@ -16,6 +17,9 @@ struct ServeEnvironment {
   CachePlaces caches;
   std::string xdg_runtime_dir;  // may be empty
   std::string fetch_script;     // scripts/fetch_model
+  std::vector<std::string>
+      variables;      // all of them, "NAME=value"; not filled by ReadServeEnvironment
+  LaunchPlace place;  // the same
 };
 
 // `variable` gives an environment variable's value, "" when it is not set.

@@ -101,7 +101,7 @@ void Supervisor::Start(Child& child, int64_t now_us) {
     SYSONE_INFO("%s: starting again (restart %d)", name.c_str(), child.life.restarts());
   }
   ChildCommand command{ChildProgram(facts_, role), ChildArgs(facts_, role, child.status.index), -1,
-                       -1};
+                       -1, ChildEnvironment(facts_, role)};
   if (role == ProcessRole::kApiServer) command.keep_fd = listener_.fd();
   const auto pid = StartChild(command);
   if (!pid.ok()) {

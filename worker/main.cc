@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/exit_codes.h"
+#include "base/launch_place.h"
 #include "base/log.h"
 #include "base/serve_options.h"
 #include "shm_arena/heartbeat.h"
@@ -29,12 +30,18 @@ int main(int argc, char** argv) {
           stderr);
     return sysone::kExitUsage;
   }
-  const auto rank = sysone::RankOfLauncher([](const char* name) { return getenv(name); });
+  const auto place = sysone::ResolveLaunchPlace([](const char* name) { return getenv(name); });
+  if (!place.ok()) {
+    fprintf(stderr, "sysone-worker: %s\n", place.status().message().c_str());
+    return sysone::kExitUsage;
+  }
   const std::string name = "worker-" + std::to_string(options.role_index);
-  sysone::InitLog(rank.value_or(0) == 0 ? name : name + "." + std::to_string(*rank),
+  sysone::InitLog(options.tensor_parallel_size == 1 || place->rank == 0
+                      ? name
+                      : name + "." + std::to_string(place->rank),
                   sysone::LogLevelOf(options));
   sysone::BlockStopSignals();
-  const sysone::Status status = sysone::RunWorker(options, rank);
+  const sysone::Status status = sysone::RunWorker(options, *place);
   if (!status.ok()) SYSONE_ERROR("%s", status.message().c_str());
   return sysone::ExitStatusOf(status);
 }

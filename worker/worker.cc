@@ -117,16 +117,16 @@ void WarmUp(PassModel& model, const DecoderLimits& limits) {
 }
 
 Result<std::unique_ptr<Collective>> JoinRanks(const ServeOptions& options,
-                                              std::optional<int32_t> launcher_rank) {
+                                              const LaunchPlace& place) {
   if (options.tensor_parallel_size == 1) return MakeSoloCollective();
   // A launcher that is killed takes its ranks with it.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   JoinOptions join;
   join.stuck_after_us = static_cast<int64_t>(options.stuck_after_s * 1e6);
   std::optional<RollCall> roll_call;
-  if (launcher_rank)
+  if (place.source != LaunchSource::kNone)
     roll_call.emplace(options.run_dir, Format("group-%d.%d", options.role_index, getppid()),
-                      *launcher_rank, options.tensor_parallel_size, kJoinWaitUs);
+                      place.rank, options.tensor_parallel_size, kJoinWaitUs);
   auto ranks = JoinMpiGroup(join);
   if (ranks->size() != options.tensor_parallel_size)
     return Error(Code::kInvalidArgument,
@@ -190,20 +190,8 @@ Status RunLeader(const ServeOptions& options, Collective& ranks) {
 
 }  // namespace
 
-std::optional<int32_t> RankOfLauncher(const std::function<const char*(const char*)>& variable) {
-  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK"}) {
-    const char* const value = variable(name);
-    if (value == nullptr || *value == '\0') continue;
-    char* end = nullptr;
-    const long rank = std::strtol(value, &end, 10);
-    if (*end == '\0' && rank >= 0 && rank <= INT32_MAX) return static_cast<int32_t>(rank);
-  }
-  return std::nullopt;
-}
-
-Status RunWorker(const ServeOptions& options, std::optional<int32_t> launcher_rank) {
-  SYSONE_ASSIGN_OR_RETURN(const std::unique_ptr<Collective> ranks,
-                          JoinRanks(options, launcher_rank));
+Status RunWorker(const ServeOptions& options, const LaunchPlace& place) {
+  SYSONE_ASSIGN_OR_RETURN(const std::unique_ptr<Collective> ranks, JoinRanks(options, place));
   return ranks->rank() == 0 ? RunLeader(options, *ranks) : RunFollower(options, *ranks);
 }
 

@@ -59,15 +59,17 @@ class SysoneServer:
 
     Leaving the block stops the server with SIGTERM and asserts that it exits with 0 and leaves nothing behind.
     It ends with the thread that entered the block, so enter it in the main thread.
+    `launcher`: a command that starts the program, mpirun for example; it ends when the program has ended.
     """
 
-    def __init__(self, *flags: str, model: str = "smollm2-135m", env: dict[str, str] | None = None) -> None:
+    def __init__(self, *flags: str, model: str = "smollm2-135m", env: dict[str, str] | None = None,
+                 launcher: tuple[str, ...] = ()) -> None:
         self.instance = f"system-{os.getpid()}-{next(_counter)}"
         self.url = ""
         self.model = ""  # the served name
         self.pids: list[int] = []  # all processes: the router first, then its children
         # The model comes first: a flag that takes a list would swallow it.
-        self._command = [str(PROGRAM), "serve", model, "--host", "127.0.0.1", "--port", "0",
+        self._command = [*launcher, str(PROGRAM), "serve", model, "--host", "127.0.0.1", "--port", "0",
                          "--instance-name", self.instance, *flags]
         # A key or a cache place that the developer's shell has set must not change what is tested.
         kept = {k: v for k, v in os.environ.items() if k not in ("SYSONE_API_KEY", "VLLM_API_KEY")}
@@ -87,6 +89,16 @@ class SysoneServer:
         """Every living process of the instance but the router."""
         assert self._process is not None
         return [pid for pid in _living_pids(self.instance, self._process.pid) if pid != self._process.pid]
+
+    def router_pid(self) -> int:
+        assert self._process is not None
+        for pid in [self._process.pid, *self.child_pids()]:
+            try:
+                if os.readlink(f"/proc/{pid}/exe") == str(PROGRAM.resolve()):
+                    return pid
+            except FileNotFoundError:  # ended meanwhile
+                continue
+        return self._process.pid
 
     def __enter__(self) -> SysoneServer:
         _must_be_cached(self._model_argument, self._env)
@@ -141,7 +153,7 @@ class SysoneServer:
 
     def _stop(self) -> None:
         assert self._process is not None
-        self._process.send_signal(signal.SIGTERM)
+        os.kill(self.router_pid(), signal.SIGTERM)
         status = self._process.wait(STOP_DEADLINE_S)
         self._reader.join(STOP_DEADLINE_S)
         assert status == 0, f"exit status {status} after SIGTERM; output:\n{self.output()}"

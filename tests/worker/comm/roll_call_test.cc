@@ -8,7 +8,6 @@
 
 #include "tests/model/temp_folder.h"
 #include "tests/worker/comm/mpirun.h"
-#include "worker/worker.h"
 
 namespace sysone {
 namespace {
@@ -49,19 +48,6 @@ TEST(RollCall, PassesUnheardWhenAllCome) {
       Mpirun("-np 2 " SYSONE_COLLECTIVE_RANKS " shared call " + folder.path() + " 50");
   EXPECT_EQ(run.exit_status, 0) << run.output;
   EXPECT_EQ(run.output, "");
-}
-
-TEST(RankOfLauncher, IsWhatOpenMpiOrPmixSays) {
-  const auto rank_in = [](const std::string& name, const std::string& value) {
-    return RankOfLauncher(
-        [&](const char* asked) { return name == asked ? value.c_str() : nullptr; });
-  };
-  EXPECT_EQ(rank_in("OMPI_COMM_WORLD_RANK", "3"), 3);
-  EXPECT_EQ(rank_in("PMIX_RANK", "0"), 0);
-  EXPECT_EQ(rank_in("OMPI_COMM_WORLD_RANK", "-1"), std::nullopt);
-  EXPECT_EQ(rank_in("OMPI_COMM_WORLD_RANK", "2x"), std::nullopt);
-  EXPECT_EQ(rank_in("OMPI_COMM_WORLD_RANK", ""), std::nullopt);
-  EXPECT_EQ(rank_in("HOME", "1"), std::nullopt);
 }
 
 }  // namespace
