@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 
 PROGRAM = Path(os.environ["SYSONE_BIN_DIR"]) / "sysone"
@@ -28,7 +29,7 @@ def _end_with_parent() -> None:
     _libc.prctl(pr_set_pdeathsig, signal.SIGTERM)
 
 
-def _living_pids(instance: str, session: int) -> list[int]:
+def living_pids(instance: str, session: int = -1) -> list[int]:
     """Every living process of an instance, by the session it was started in or the name in its command line, so that it is
     found even when its parent died. A zombie has ended: it does not count."""
     pids = []
@@ -44,6 +45,15 @@ def _living_pids(instance: str, session: int) -> list[int]:
         if state != "Z" and (int(its_session) == session or named):
             pids.append(int(folder.name))
     return sorted(pids)
+
+
+def leftover_paths(instance: str, env: Mapping[str, str]) -> list[Path]:
+    """The shared segment and the run folder of an instance, as far as they are there."""
+    places = [Path("/dev/shm"), Path(f"/tmp/sysone-{os.getuid()}")]
+    if runtime := env.get("XDG_RUNTIME_DIR"):
+        places.append(Path(runtime))
+    return [path for place in places if place.is_dir() for path in place.iterdir()
+            if path.name.removeprefix("sysone.").removeprefix("sysone-") == instance]
 
 
 def _must_be_cached(model: str, env: dict[str, str]) -> None:
@@ -88,7 +98,7 @@ class SysoneServer:
     def child_pids(self) -> list[int]:
         """Every living process of the instance but the router."""
         assert self._process is not None
-        return [pid for pid in _living_pids(self.instance, self._process.pid) if pid != self._process.pid]
+        return [pid for pid in living_pids(self.instance, self._process.pid) if pid != self._process.pid]
 
     def router_pid(self) -> int:
         assert self._process is not None
@@ -157,22 +167,18 @@ class SysoneServer:
         status = self._process.wait(STOP_DEADLINE_S)
         self._reader.join(STOP_DEADLINE_S)
         assert status == 0, f"exit status {status} after SIGTERM; output:\n{self.output()}"
-        alive = _living_pids(self.instance, self._process.pid)
+        alive = living_pids(self.instance, self._process.pid)
         assert not alive, f"processes {alive} outlive the router; output:\n{self.output()}"
         assert not self._reader.is_alive(), "something still holds the server's output open"
         left = self._leftover_paths()
         assert not left, f"left behind: {', '.join(map(str, left))}"
 
     def _leftover_paths(self) -> list[Path]:
-        places = [Path("/dev/shm"), Path(f"/tmp/sysone-{os.getuid()}")]
-        if runtime := self._env.get("XDG_RUNTIME_DIR"):
-            places.append(Path(runtime))
-        return [path for place in places if place.is_dir() for path in place.iterdir()
-                if path.name.removeprefix("sysone.").removeprefix("sysone-") == self.instance]
+        return leftover_paths(self.instance, self._env)
 
     def _end_by_force(self) -> None:
         assert self._process is not None
-        for pid in {self._process.pid, *_living_pids(self.instance, self._process.pid)}:
+        for pid in {self._process.pid, *living_pids(self.instance, self._process.pid)}:
             try:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
