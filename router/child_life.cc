@@ -24,14 +24,15 @@ void ChildLife::BecameReady(int64_t now_us) {
 void ChildLife::Died(int64_t now_us, bool hopeless) {
   SYSONE_CHECK(state_ == State::kRunning || state_ == State::kReady,
                "only a running child can die");
-  const bool was_stable = state_ == State::kReady && now_us - ready_since_us_ >= policy_.stable_us;
-  deaths_in_a_row_ = was_stable ? 1 : deaths_in_a_row_ + 1;
-  if (!ever_ready_ && (hopeless || deaths_in_a_row_ >= policy_.start_attempts)) {
+  const int64_t forgiven =
+      state_ == State::kReady ? (now_us - ready_since_us_) / policy_.forgive_us : 0;
+  deaths_ = std::max<int64_t>(deaths_ - forgiven, 0) + 1;
+  if (!ever_ready_ && (hopeless || deaths_ >= policy_.start_attempts)) {
     state_ = State::kGivenUp;
     return;
   }
   // 100 ms · 2^20 is past every cap, so the shift cannot overflow.
-  const int doublings = std::min(deaths_in_a_row_ - 1, 20);
+  const int64_t doublings = std::min<int64_t>(deaths_ - 1, 20);
   state_ = State::kWaiting;
   restart_at_us_ = now_us + std::min(policy_.first_delay_us << doublings, policy_.longest_delay_us);
 }

@@ -8,12 +8,12 @@ namespace sysone {
 
 struct RestartPolicy {
   int64_t first_delay_us = 100'000;
-  int64_t longest_delay_us = 10'000'000;  // the delay doubles up to here
-  int64_t stable_us = 30'000'000;         // ready for this long: the next death counts as the first
+  int64_t longest_delay_us = 10'000'000;  // the delay doubles with each death up to here
+  int64_t forgive_us = 5'000'000;         // so long ready, and one death less counts
   int start_attempts = 3;  // deaths of a child that was never ready before it is given up
 };
 
-// One child over all its incarnations. Times are MonotonicUs.
+// One child over all its incarnations. Times are MonotonicUs. Plain bytes: a router leaves it to the next one.
 class ChildLife {
  public:
   enum class State : uint8_t {
@@ -23,7 +23,7 @@ class ChildLife {
     kGivenUp,
   };
 
-  explicit ChildLife(const RestartPolicy& policy) : policy_(policy) {}
+  explicit ChildLife(const RestartPolicy& policy = {}) : policy_(policy) {}
 
   void Started(int64_t now_us);
   // Repeated calls of one incarnation count once.
@@ -39,11 +39,11 @@ class ChildLife {
   int restarts() const { return starts_ > 0 ? starts_ - 1 : 0; }
 
  private:
-  const RestartPolicy policy_;
+  RestartPolicy policy_;
   State state_ = State::kWaiting;
   bool ever_ready_ = false;
   int starts_ = 0;
-  int deaths_in_a_row_ = 0;  // since the last stable time
+  int64_t deaths_ = 0;  // those that count
   int64_t started_us_ = 0;
   int64_t ready_since_us_ = 0;
   int64_t restart_at_us_ = 0;  // 0: at once

@@ -4,13 +4,16 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <charconv>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <utility>
 
 #include "base/exit_codes.h"
 #include "base/log.h"
@@ -88,6 +91,38 @@ pid_t ParentOf(pid_t pid) {
   pid_t parent = 0;
   fields >> state >> parent;
   return fields ? parent : 0;
+}
+
+std::vector<pid_t> ChildrenOf(pid_t parent) {
+  std::vector<pid_t> children;
+  std::error_code ended;  // a process ended meanwhile: its folder is gone
+  for (const auto& entry : std::filesystem::directory_iterator("/proc", ended)) {
+    const std::string name = entry.path().filename().string();
+    pid_t pid = 0;
+    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), pid);
+    if (error == std::errc() && *end == '\0' && ParentOf(pid) == parent && IdentityOfPid(pid))
+      children.push_back(pid);
+  }
+  return children;
+}
+
+ProcessEnd::ProcessEnd(ProcessIdentity process)
+    : fd_(static_cast<int>(syscall(SYS_pidfd_open, process.pid(), 0))) {
+  // The pid may be another's by now; if it is not even after the descriptor was made, that is of the right process.
+  if (IdentityAlive(process) || fd_ < 0) return;
+  close(fd_);
+  fd_ = -1;
+}
+
+ProcessEnd::ProcessEnd(ProcessEnd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+
+ProcessEnd& ProcessEnd::operator=(ProcessEnd&& other) noexcept {
+  std::swap(fd_, other.fd_);
+  return *this;
+}
+
+ProcessEnd::~ProcessEnd() {
+  if (fd_ >= 0) close(fd_);
 }
 
 std::string OwnProgramDir() {

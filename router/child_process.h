@@ -1,4 +1,4 @@
-// Starting a program as a child of the router, and saying how one ended.
+// Starting a program as a child of the router, saying how one ended, and finding those of an earlier router.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "shm_arena/process_table.h"
 
 namespace sysone {
 
@@ -34,6 +35,24 @@ bool IsHopelessExit(int wait_status);
 
 // The parent of process `pid`; 0 when there is no such process.
 pid_t ParentOf(pid_t pid);
+
+// The living children of process `parent`.
+std::vector<pid_t> ChildrenOf(pid_t parent);
+
+// A descriptor that becomes readable when a process ends, be it a child of this one or not.
+class ProcessEnd {
+ public:
+  ProcessEnd() = default;  // none: fd() is -1
+  explicit ProcessEnd(ProcessIdentity process);
+  ProcessEnd(ProcessEnd&& other) noexcept;
+  ProcessEnd& operator=(ProcessEnd&& other) noexcept;
+  ~ProcessEnd();
+
+  int fd() const { return fd_; }  // -1 where the kernel has none: then look from time to time
+
+ private:
+  int fd_ = -1;
+};
 
 // The folder of the running program.
 std::string OwnProgramDir();

@@ -24,6 +24,7 @@ class DrainPlan {
   void Request(int64_t now_us);
   bool active() const { return requests_ > 0; }
   bool forced() const { return requests_ > 1; }
+  int requests() const { return requests_; }
 
   // Each order is given once; to be called whenever a child ended or time passed.
   Order Next(int64_t now_us, int api_servers_alive, int workers_alive);

@@ -59,6 +59,6 @@ int main(int argc, char** argv) {
     return sysone::kExitUsage;
   }
   environment.place = *place;
-  sysone::InitLog("router", sysone::LogLevelOf(parsed->options));
+  sysone::InitLog(sysone::kKeeperLogName, sysone::LogLevelOf(parsed->options));
   return sysone::Serve(parsed->options, args, environment);
 }

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "router/router.h"
 
-#include <signal.h>
 #include <unistd.h>
 
 #include <optional>
 
-#include "base/clock.h"
 #include "base/exit_codes.h"
 #include "base/log.h"
 #include "router/child_process.h"
+#include "router/instance_memory.h"
+#include "router/keeper.h"
 #include "router/listener.h"
 #include "router/machine.h"
 #include "router/model_fetch.h"
@@ -23,7 +23,7 @@
 namespace sysone {
 namespace {
 
-// The instance's folder, for as long as the router lives.
+// The instance's folder, for as long as it has a keeper.
 class RunDir {
  public:
   explicit RunDir(std::string path) : path_(std::move(path)) {}
@@ -62,58 +62,22 @@ Status FindModel(const ServeEnvironment& environment, SignalSource& signals, Ins
   return CheckMemory(weight_bytes, facts.options, AvailableMemoryBytes());
 }
 
-// Ends what a router that was killed left running, so that its name and port are free: SIGTERM, and SIGKILL after the
-// lease within which the children would have ended by themselves. Only processes of this instance's own table are touched.
-Status EndLeftovers(const std::string& instance, SignalSource& signals) {
-  SYSONE_ASSIGN_OR_RETURN(Arena arena, Arena::Adopt(instance));
-  const ProcessTable table = arena.processes();
-  const int64_t started_us = MonotonicUs();
-  const int64_t give_up_us = started_us + 2 * kRouterLeaseUs;
-  bool told = false;
-  bool killed = false;
-  for (;;) {
-    int alive = 0;
-    const bool kill_now = !killed && MonotonicUs() - started_us > kRouterLeaseUs;
-    for (uint32_t i = 0; i < table.lines_used(); ++i) {
-      const ProcessId id{i};
-      const auto info = table.Read(id);
-      if (!info || info->identity.pid() == getpid() || !IdentityAlive(info->identity)) continue;
-      ++alive;
-      if (!told) kill(info->identity.pid(), SIGTERM);
-      if (kill_now) kill(info->identity.pid(), SIGKILL);
-    }
-    if (alive == 0) return {};
-    if (!told)
-      SYSONE_INFO("ending %d leftover processes of instance '%s', whose router died", alive,
-                  instance.c_str());
-    told = true;
-    killed = killed || kill_now;
-    if (MonotonicUs() > give_up_us)
-      return Error(Code::kUnavailable, "processes of an earlier instance '%s' do not end",
-                   instance.c_str());
-    signals.Wait(MonotonicUs() + 20'000);
-    if (signals.TakeStopRequests() > 0)
-      return Error(Code::kCancelled, "stopped while an earlier instance ended");
-  }
-}
-
-Result<Arena> Registered(Arena arena) {
-  SYSONE_RETURN_IF_ERROR(arena.Register(ProcessRole::kRouter, 0));
-  return arena;
-}
-
+// Processes of an instance of this name whose keeper and router were killed are ended first.
 Result<Arena> MakeArena(const InstanceFacts& facts, SignalSource& signals) {
   SYSONE_ASSIGN_OR_RETURN(
       const ArenaConfig config,
       ArenaConfig::ForMegabytes(static_cast<uint32_t>(facts.options.shm_arena_mb)));
   auto created = Arena::Create(facts.instance, config);
-  if (created.ok()) return Registered(*std::move(created));
-  if (created.status().code() != Code::kUnavailable) return created.status();
-  const Status ended = EndLeftovers(facts.instance, signals);
-  // kNotFound: the last of them ended by itself meanwhile.
-  if (!ended.ok() && ended.code() != Code::kNotFound) return ended;
-  SYSONE_ASSIGN_OR_RETURN(Arena arena, Arena::Create(facts.instance, config));
-  return Registered(std::move(arena));
+  if (created.ok() || created.status().code() != Code::kUnavailable) return created;
+  {
+    auto left = Arena::Adopt(facts.instance);  // its name is removed at the end of this block
+    if (left.ok()) {
+      SYSONE_RETURN_IF_ERROR(EndEverybody(*left, signals));
+    } else if (left.status().code() != Code::kNotFound) {  // else the last of them ended meanwhile
+      return left;
+    }
+  }
+  return Arena::Create(facts.instance, config);
 }
 
 // XDG_RUNTIME_DIR may name a folder that does not exist, is not ours or is too long for a socket's path (su, containers): then
@@ -144,6 +108,27 @@ Status CheckPlace(const LaunchPlace& place) {
       LaunchPlaceText(place).c_str());
 }
 
+// The router's life, in its own process.
+std::optional<int> Route(const InstanceFacts& facts, const Listener& listener, Arena& arena,
+                         SignalSource& signals, InstanceMemory& memory, pid_t keeper) {
+  InitLog("router", LogLevelOf(facts.options));
+  arena.TakeOver();
+  arena.RecoverDead();  // the router before may have taken the last line of the process table
+  const Status registered = arena.Register(ProcessRole::kRouter, 0);
+  if (!registered.ok()) {
+    SYSONE_ERROR("%s", registered.message().c_str());
+    return kExitFailure;
+  }
+  arena.WakeThrough(facts.run_dir);
+  const std::optional<int> exit_status =
+      Supervisor(facts, listener, arena, signals, memory, keeper).Run();
+  if (!exit_status) {
+    arena.Unregister();
+    InitLog(kKeeperLogName, LogLevelOf(facts.options));
+  }
+  return exit_status;
+}
+
 Result<int> ServeOrFail(InstanceFacts& facts, const ServeEnvironment& environment) {
   SYSONE_INFO("%s", LaunchPlaceText(environment.place).c_str());
   SYSONE_RETURN_IF_ERROR(CheckPlace(environment.place));
@@ -168,11 +153,13 @@ Result<int> ServeOrFail(InstanceFacts& facts, const ServeEnvironment& environmen
 
   SYSONE_ASSIGN_OR_RETURN(facts.run_dir, PrepareRunDir(environment, facts));
   const RunDir run_dir(facts.run_dir);
-  arena.WakeThrough(facts.run_dir);
   SYSONE_INFO("serving %s as instance '%s' with %s and %s", facts.model_path.c_str(),
               facts.instance.c_str(), Counted(options.api_server_count, "API server").c_str(),
               Counted(options.data_parallel_size, "worker group").c_str());
-  return Supervisor(facts, *listener, arena, *signals).Run();
+  InstanceMemory memory;
+  return Keeper(arena, memory, *signals).Run([&](pid_t keeper) {
+    return Route(facts, *listener, arena, *signals, memory, keeper);
+  });
 }
 
 }  // namespace

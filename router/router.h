@@ -25,6 +25,9 @@ struct ServeEnvironment {
 // `variable` gives an environment variable's value, "" when it is not set.
 ServeEnvironment ReadServeEnvironment(const std::function<std::string(const char*)>& variable);
 
+// How the keeper, which is what the user started, calls itself in the log; what it starts is called by its role.
+inline constexpr char kKeeperLogName[] = "sysone";
+
 // Returns the program's exit status. Whatever happens, no child, no shared segment and no folder stays behind; errors are
 // one line on standard error. `args`: what stands behind `sysone serve`.
 int Serve(const ServeOptions& options, const std::vector<std::string>& args,

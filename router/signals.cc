@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <vector>
 
 #include "base/clock.h"
 
@@ -27,14 +28,15 @@ Result<std::unique_ptr<SignalSource>> SignalSource::Create() {
 
 SignalSource::~SignalSource() { close(fd_); }
 
-void SignalSource::Wait(int64_t until_us) const {
+void SignalSource::Wait(int64_t until_us, std::span<const int> others) const {
   int timeout_ms = -1;
   if (until_us >= 0) {
     const int64_t left_us = std::max<int64_t>(until_us - MonotonicUs(), 0);
     timeout_ms = static_cast<int>(std::min<int64_t>((left_us + 999) / 1000, 1'000'000));
   }
-  pollfd entry{fd_, POLLIN, 0};
-  poll(&entry, 1, timeout_ms);
+  std::vector<pollfd> entries{{fd_, POLLIN, 0}};
+  for (const int fd : others) entries.push_back({fd, POLLIN, 0});  // those below zero are ignored
+  poll(entries.data(), entries.size(), timeout_ms);
 }
 
 int SignalSource::TakeStopRequests() {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 
 #include "base/status.h"
 
@@ -21,10 +22,11 @@ class SignalSource {
 
   int fd() const { return fd_; }
 
-  // Waits until a signal is pending or `until_us` (MonotonicUs); -1 waits for ever.
-  void Wait(int64_t until_us) const;
+  // Waits until a signal is pending, one of `others` can be read, or `until_us` (MonotonicUs); -1 waits for ever.
+  void Wait(int64_t until_us, std::span<const int> others = {}) const;
 
-  // Takes what is pending: how often it was asked to stop. SIGCHLD only ends a Wait; who died is asked of waitpid.
+  // Takes what is pending: how often it was asked to stop. SIGCHLD only ends a Wait: who died, and what else there may be,
+  // is looked for.
   int TakeStopRequests();
 
  private:

@@ -3,6 +3,7 @@
 
 #include <signal.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -10,7 +11,6 @@
 #include "base/clock.h"
 #include "base/exit_codes.h"
 #include "base/log.h"
-#include "router/child_process.h"
 
 namespace sysone {
 namespace {
@@ -27,50 +27,61 @@ int64_t Micros(double seconds) { return static_cast<int64_t>(seconds * kMicrosPe
 }  // namespace
 
 Supervisor::Supervisor(const InstanceFacts& facts, const Listener& listener, Arena& arena,
-                       SignalSource& signals)
+                       SignalSource& signals, InstanceMemory& memory, pid_t keeper)
     : facts_(facts),
       listener_(listener),
       arena_(arena),
       signals_(signals),
+      memory_(memory),
+      keeper_(keeper),
       drain_(Micros(facts.options.shutdown_timeout_s)) {
   heartbeat_limits_.stuck_us = Micros(facts.options.stuck_after_s);
   heartbeat_limits_.late_us = std::min(heartbeat_limits_.late_us, heartbeat_limits_.stuck_us / 2);
   const auto add = [this](ProcessRole role, int count) {
     for (int i = 0; i < count; ++i)
       children_.push_back(
-          {{role, static_cast<uint32_t>(i), ProcessPhase::kAbsent, 0}, ChildLife(RestartPolicy())});
+          {{role, static_cast<uint32_t>(i), ProcessPhase::kAbsent, 0}, ChildLife()});
   };
   add(ProcessRole::kWorker, facts.options.data_parallel_size);
   add(ProcessRole::kApiServer, facts.options.api_server_count);
 }
 
-int Supervisor::Run() {
+std::optional<int> Supervisor::Run() {
   start_us_ = MonotonicUs();
+  if (memory_.record().child_count > 0) Reattach(start_us_);
   arena_.lease().SetPhase(ProcessPhase::kReady);
   for (;;) {
     const int64_t now_us = MonotonicUs();
     arena_.lease().Beat(now_us);
-    for (int requests = signals_.TakeStopRequests(); requests > 0; --requests) {
-      drain_.Request(now_us);
-      SYSONE_INFO(drain_.forced() ? "asked again to stop: ending at once"
-                                  : "asked to stop: requests in flight are finished first (a "
-                                    "second signal ends at once)");
-    }
+    ObeyStopRequests(now_us);
     Reap(now_us);
     if (!drain_.active()) StartDue(now_us);
     ReadTable(now_us);
     CheckHeartbeats(now_us);
     TakeBack(now_us);
     if (!drain_.active()) Report(now_us);
+    Remember();
+    if (getppid() != keeper_) return std::nullopt;
     const DrainPlan::Order order =
         drain_.Next(now_us, Alive(ProcessRole::kApiServer), Alive(ProcessRole::kWorker));
     if (order == DrainPlan::Order::kFinished) break;
     ObeyDrain(order);
-    signals_.Wait(WakeUpUs(now_us));
+    Wait(now_us);
   }
   arena_.RecoverDead();
   SYSONE_INFO("stopped");
   return exit_status_;
+}
+
+void Supervisor::ObeyStopRequests(int64_t now_us) {
+  asked_to_stop_ += signals_.TakeStopRequests();
+  memory_.AskToStop(asked_to_stop_, now_us);
+  while (drain_.requests() < memory_.stop_requests()) {
+    drain_.Request(memory_.first_stop_us());
+    SYSONE_INFO(drain_.forced() ? "asked again to stop: ending at once"
+                                : "asked to stop: requests in flight are finished first (a "
+                                  "second signal ends at once)");
+  }
 }
 
 void Supervisor::StartDue(int64_t now_us) {
@@ -78,11 +89,22 @@ void Supervisor::StartDue(int64_t now_us) {
     if (child.life.state() != ChildLife::State::kWaiting || child.life.restart_at_us() > now_us)
       continue;
     // A group's rank 0 may outlive its mpirun by a moment; its place is free when it is gone and what it held is taken back.
-    if (IdentityAlive(child.serving)) continue;
+    if (PlaceTaken(child)) continue;
     next_take_back_us_ = now_us;
     TakeBack(now_us);
     Start(child, now_us);
   }
+}
+
+bool Supervisor::PlaceTaken(const Child& child) const {
+  const ProcessTable table = arena_.processes();
+  for (uint32_t i = 0; i < table.lines_used(); ++i) {
+    const auto info = table.Read(static_cast<ProcessId>(i));
+    if (info && info->role == child.status.role && info->role_index == child.status.index &&
+        IdentityAlive(info->identity))
+      return true;
+  }
+  return IdentityAlive(child.serving);
 }
 
 void Supervisor::Start(Child& child, int64_t now_us) {
@@ -113,29 +135,40 @@ void Supervisor::Start(Child& child, int64_t now_us) {
     return;
   }
   child.pid = *pid;
+  child.process = IdentityOfPid(*pid);
+  child.adopted = false;
+  child.end = {};
   child.serving = {};
   child.last_beat_us = now_us;
   child.late_reported = false;
   child.killed = false;
+  Remember();
   SYSONE_DEBUG("%s: started with pid %d", name.c_str(), child.pid);
 }
 
 void Supervisor::Reap(int64_t now_us) {
   for (Child& child : children_) {
     int wait_status = 0;
-    if (child.pid != 0 && waitpid(child.pid, &wait_status, WNOHANG) == child.pid)
+    if (child.pid == 0) continue;
+    if (child.adopted) {
+      if (!IdentityAlive(child.process)) OnDeath(child, std::nullopt, now_us);
+    } else if (waitpid(child.pid, &wait_status, WNOHANG) == child.pid) {
       OnDeath(child, wait_status, now_us);
+    }
   }
 }
 
-void Supervisor::OnDeath(Child& child, int wait_status, int64_t now_us) {
+void Supervisor::OnDeath(Child& child, std::optional<int> wait_status, int64_t now_us) {
   const std::string name = ChildName(child.status.role, child.status.index);
-  const std::string how = ExitText(wait_status);
+  const std::string how =
+      wait_status ? ExitText(*wait_status) : "an exit status that went to another router";
+  const bool hopeless = wait_status && IsHopelessExit(*wait_status);
   const pid_t pid = child.pid;
   child.pid = 0;
+  child.process = {};
   child.status.phase = ProcessPhase::kAbsent;
   child.status.progress = 0;
-  child.life.Died(now_us, IsHopelessExit(wait_status));
+  child.life.Died(now_us, hopeless);
   if (child.status.role == ProcessRole::kWorker)
     arena_.board().SetGroupState(GroupId{child.status.index}, GroupState::kDead);
   next_take_back_us_ = now_us;
@@ -147,7 +180,7 @@ void Supervisor::OnDeath(Child& child, int wait_status, int64_t now_us) {
   if (child.life.state() == ChildLife::State::kGivenUp) {
     GiveUp(Format("%s ended with %s before it was ever ready; its own messages stand above",
                   name.c_str(), how.c_str()),
-           IsHopelessExit(wait_status) ? kExitSetup : kExitFailure, now_us);
+           hopeless ? kExitSetup : kExitFailure, now_us);
     return;
   }
   SYSONE_WARNING("%s (pid %d) ended with %s; starting it again in %ld ms", name.c_str(), pid,
@@ -211,6 +244,7 @@ void Supervisor::Report(int64_t now_us) {
            Counted(facts_.options.data_parallel_size, "group").c_str());
     fflush(stdout);
     announced_ = true;
+    Remember();
   } else if (all_ready && !all_ready_) {
     SYSONE_INFO("everything is ready again");
   }
@@ -223,9 +257,9 @@ void Supervisor::Report(int64_t now_us) {
 
 void Supervisor::TakeBack(int64_t now_us) {
   for (const Child& child : children_) {
-    // A group that is down: whatever was placed there since goes back to its owner.
+    // A group that is down, rank 0 included: whatever was placed there since goes back to its owner.
     if (child.status.role == ProcessRole::kWorker &&
-        child.life.state() == ChildLife::State::kWaiting)
+        child.life.state() == ChildLife::State::kWaiting && !IdentityAlive(child.serving))
       arena_.slots().ReturnGroup(GroupId{child.status.index});
   }
   if (now_us < next_take_back_us_) return;
@@ -286,6 +320,13 @@ std::vector<ChildStatus> Supervisor::Statuses() const {
   std::vector<ChildStatus> statuses;
   for (const Child& child : children_) statuses.push_back(child.status);
   return statuses;
+}
+
+void Supervisor::Wait(int64_t now_us) const {
+  std::vector<int> ends;
+  for (const Child& child : children_)
+    if (child.pid != 0 && child.adopted) ends.push_back(child.end.fd());
+  signals_.Wait(WakeUpUs(now_us), ends);
 }
 
 int64_t Supervisor::WakeUpUs(int64_t now_us) const {

@@ -84,6 +84,16 @@ Status Arena::Register(ProcessRole role, uint32_t role_index) {
   return {};
 }
 
+void Arena::Unregister() {
+  lease_.reset();
+  self_ = ProcessId::kNone;
+  slots_ = std::make_unique<SlotPool>(segment_->base(), self_);
+}
+
+void Arena::TakeOver() {
+  header()->creator.store(CurrentProcessIdentity().word, std::memory_order_relaxed);
+}
+
 void Arena::WakeThrough(const std::string& run_dir) {
   waker_ = std::make_unique<ProcessWaker>(run_dir);
   slots_->SetWaker(waker_.get());

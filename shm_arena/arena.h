@@ -1,6 +1,6 @@
 // The arena of one instance, as one process sees it: its memory and the views of its parts.
 //
-// Router:      Arena::Create (or Adopt, after a crash), then Register, then start children.
+// Router:      its keeper made the arena (Create) before it was forked; TakeOver, Register, then start children.
 // API server:  Arena::Attach, Register(kApiServer, n); slots().Claim … Release; board(); accept turns.
 // Worker:      Arena::Attach, Register(kWorker, group); slots().Take … Complete; board().GroupReady.
 // SPDX-License-Identifier: Apache-2.0
@@ -35,6 +35,11 @@ class Arena {
   // Takes a line of the process table for this process; once. Afterwards slots() and metrics()
   // count as this process.
   Status Register(ProcessRole role, uint32_t role_index);
+  // Gives the line back, for a router that becomes the keeper of another: it may not be seen as a router any more.
+  void Unregister();
+  // Router: from now on it is this process whose life the children watch (router_watch.h). What it holds of the arena is its
+  // keeper's, who outlives it.
+  void TakeOver();
   // From now on slots() wakes owners that sleep on their sockets, which are in `run_dir` (wake_socket.h). Worker and router,
   // after Register; without it an owner's sweep has to find what ended.
   void WakeThrough(const std::string& run_dir);

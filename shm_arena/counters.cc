@@ -78,6 +78,8 @@ const std::array<CounterInfo, kCounterCount> kCounterTable = {{
      "Jobs that a sweep found before their notice."},
     {Counter::kWorkerRestarts, "sysone_restarts_total", "role=\"worker\"", kRestartsHelp},
     {Counter::kApiServerRestarts, "sysone_restarts_total", "role=\"api_server\"", kRestartsHelp},
+    {Counter::kRouterRestarts, "sysone_restarts_total", "role=\"router\"", kRestartsHelp},
+    {Counter::kKeeperRestarts, "sysone_restarts_total", "role=\"keeper\"", kRestartsHelp},
 }};
 
 const std::array<HistogramInfo, kHistogramCount> kHistogramTable = {{

@@ -51,6 +51,8 @@ enum class Counter : uint32_t {
   kSweptJobs,
   kWorkerRestarts,
   kApiServerRestarts,
+  kRouterRestarts,
+  kKeeperRestarts,
   kCount,
 };
 

@@ -34,13 +34,14 @@ RouterWatch::~RouterWatch() {
 }
 
 void RouterWatch::Loop() {
+  int64_t seen_us = MonotonicUs();
   do {
     if (!Sleep(MonotonicUs() + timing_.look_every_us)) return;
-  } while (RouterLives());
-  const int64_t lost_us = MonotonicUs();
-  SYSONE_WARNING("the router is gone; draining and ending");
+    if (RouterLives()) seen_us = MonotonicUs();
+  } while (MonotonicUs() - seen_us < timing_.lease_us);
+  SYSONE_WARNING("the router is gone and none takes over; draining and ending");
   kill(getpid(), SIGTERM);
-  if (!Sleep(lost_us + timing_.lease_us)) return;
+  if (!Sleep(MonotonicUs() + timing_.lease_us)) return;
   SYSONE_ERROR("not drained within the router's lease; ending now");
   CleanUpIfLast();
   _exit(kExitFailure);

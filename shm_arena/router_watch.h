@@ -1,5 +1,5 @@
-// What a child does when its router dies without a word (kill -9): it drains and ends within the lease, and the last one
-// to end removes the names that the router would have removed.
+// What a child does when its router dies without a word (kill -9): it works on, because a new router takes over (router/keeper.h).
+// Only if none does within the lease, it drains and ends, and the last one to end removes the names that are the keeper's else.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -13,12 +13,12 @@
 
 namespace sysone {
 
-// How long children may outlive their router.
+// How long children wait for a new router, and then at most for their own end.
 inline constexpr int64_t kRouterLeaseUs = 10'000'000;
 
 // API servers and workers: one, made right behind the arena (so that it is destroyed right before it) once the arena is
-// registered. Its thread looks for the router twice a second; when there is none, it sends SIGTERM to this process, which
-// drains as on any SIGTERM, and ends the process when that takes longer than the lease.
+// registered. Its thread looks for the router twice a second; when there is none for the time of the lease, it sends SIGTERM to
+// this process, which drains as on any SIGTERM, and ends the process when that takes longer than the lease.
 class RouterWatch {
  public:
   struct Timing {

@@ -46,7 +46,7 @@ TEST(ChildLife, TheDelayDoesNotOverflowAfterManyDeaths) {
   }
 }
 
-TEST(ChildLife, AStableTimeMakesTheNextDeathTheFirst) {
+TEST(ChildLife, EachFiveSecondsOfBeingReadyMakeUpForOneDeath) {
   ChildLife life{RestartPolicy()};
   for (int i = 0; i < 4; ++i) {
     life.Started(0);
@@ -56,8 +56,12 @@ TEST(ChildLife, AStableTimeMakesTheNextDeathTheFirst) {
   EXPECT_EQ(life.restart_at_us(), 1 + 800 * kMs);
   life.Started(kSecond);
   life.BecameReady(2 * kSecond);
-  life.Died(32 * kSecond, false);
-  EXPECT_EQ(life.restart_at_us(), 32 * kSecond + 100 * kMs);
+  life.Died(14 * kSecond, false);  // 4 - 2 + 1
+  EXPECT_EQ(life.restart_at_us(), 14 * kSecond + 400 * kMs);
+  life.Started(15 * kSecond);
+  life.BecameReady(15 * kSecond);
+  life.Died(1000 * kSecond, false);
+  EXPECT_EQ(life.restart_at_us(), 1000 * kSecond + 100 * kMs);
 }
 
 TEST(ChildLife, AChildThatWasNeverReadyIsGivenUpAtTheThirdDeath) {
@@ -91,12 +95,13 @@ TEST(ChildLife, ReadyCountsOncePerIncarnation) {
   ChildLife life{RestartPolicy()};
   life.Started(0);
   life.BecameReady(1);
-  // A repeated report must not restart the stable time.
+  life.Died(2, false);
+  life.Started(3);
+  life.BecameReady(4);
+  // A repeated report must not restart the time that counts.
   life.BecameReady(29 * kSecond);
   life.Died(31 * kSecond, false);
-  life.Started(32 * kSecond);
-  life.Died(33 * kSecond, false);
-  EXPECT_EQ(life.restart_at_us(), 33 * kSecond + 200 * kMs);
+  EXPECT_EQ(life.restart_at_us(), 31 * kSecond + 100 * kMs);
 }
 
 TEST(Heartbeat, IsFineThenLateThenStuck) {

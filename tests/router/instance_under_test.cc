@@ -135,11 +135,13 @@ pid_t InstanceUnderTest::ChildPid(ProcessRole role, uint32_t index) const {
   const ProcessTable table = arena.processes();
   for (uint32_t i = 0; i < table.lines_used(); ++i) {
     const auto info = table.Read(ProcessId{i});
-    if (info && info->role == role && info->role_index == index && IdentityAlive(info->identity))
+    if (info && info->role == role && info->role_index == index && table.Alive(info->id))
       return info->identity.pid();
   }
   return 0;
 }
+
+pid_t InstanceUnderTest::RouterPid() const { return ChildPid(ProcessRole::kRouter, 0); }
 
 std::vector<pid_t> InstanceUnderTest::ChildPids() const {
   std::vector<pid_t> pids;

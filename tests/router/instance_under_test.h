@@ -27,7 +27,7 @@ class StubPrograms {
   TempFolder folder_;
 };
 
-// One run of the program. Ends it with SIGKILL if the test did not.
+// One run of the program, which is the instance's keeper. Ends it with SIGKILL if the test did not.
 class InstanceUnderTest {
  public:
   // `sysone serve` on a tiny model, with these flags behind it; the instance's name is unique.
@@ -44,6 +44,8 @@ class InstanceUnderTest {
   int Wait();
 
   pid_t pid() const { return pid_; }
+  // The living router; 0 when there is none.
+  pid_t RouterPid() const;
   const std::string& name() const { return name_; }
   // Attached anew at each call; the instance must be up.
   Arena Attach() const;

@@ -263,24 +263,31 @@ TEST(Serve, TellsVersionHelpAndFlags) {
   EXPECT_TRUE(nothing.Says("sysone serve [MODEL]"));
 }
 
-TEST(Serve, ChildrenOfAKilledRouterEndAndTheLastOneRemovesTheNames) {
+// Keeper and router at once: nobody is left who could start another router.
+void KillBoth(InstanceUnderTest& sysone) {
+  const pid_t router = sysone.RouterPid();
+  kill(sysone.pid(), SIGSTOP);  // so that it does not notice the death of the router first
+  kill(router, SIGKILL);
+  sysone.Signal(SIGKILL);
+  EXPECT_EQ(sysone.Wait(), -SIGKILL);
+}
+
+TEST(Serve, WithoutKeeperAndRouterChildrenEndAndTheLastOneRemovesTheNames) {
   const StubPrograms programs;
   InstanceUnderTest sysone(programs, {"-dp", "2", "-asc", "2"});
   ASSERT_TRUE(sysone.Says(kReady));
   const auto pids = sysone.ChildPids();
-  sysone.Signal(SIGKILL);
-  EXPECT_EQ(sysone.Wait(), -SIGKILL);
+  KillBoth(sysone);
   EXPECT_TRUE(Eventually([&] { return std::none_of(pids.begin(), pids.end(), ProcessExists); }));
   EXPECT_TRUE(sysone.LeftNothing());
 }
 
-TEST(Serve, ANewRouterEndsWhatAKilledOneLeftAndServes) {
+TEST(Serve, ANewInstanceEndsWhatKilledKeeperAndRouterLeftAndServes) {
   const StubPrograms programs;
   InstanceUnderTest first(programs, {"-dp", "2"});
   ASSERT_TRUE(first.Says(kReady));
   const auto pids = first.ChildPids();
-  first.Signal(SIGKILL);
-  EXPECT_EQ(first.Wait(), -SIGKILL);
+  KillBoth(first);
   InstanceUnderTest second(programs, {"--instance-name", first.name()});
   ASSERT_TRUE(second.Says(kReady));
   ExpectGone(pids);

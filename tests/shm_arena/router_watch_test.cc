@@ -119,11 +119,25 @@ TEST_F(RouterWatchTest, SaysNothingWhileTheRouterLivesAndRemovesNothing) {
   EXPECT_TRUE(std::filesystem::exists(run_dir_));
 }
 
-TEST_F(RouterWatchTest, SendsSigtermWhenTheRouterIsKilledAndTheLastChildRemovesTheNames) {
+TEST_F(RouterWatchTest, ARouterThatTakesOverWithinTheLeaseIsAsGoodAsTheOld) {
   ForkedProcess router(Router());
   Arena arena = Attached();
   {
     const RouterWatch watch(arena, name_, run_dir_, {5'000, 20'000'000});
+    router.Kill();
+    EXPECT_FALSE(term_.Arrives(100'000));
+    arena.TakeOver();
+    EXPECT_FALSE(term_.Arrives(100'000));
+  }
+  EXPECT_TRUE(SegmentExists());
+  EXPECT_TRUE(std::filesystem::exists(run_dir_));
+}
+
+TEST_F(RouterWatchTest, SendsSigtermWhenNoRouterTakesOverAndTheLastChildRemovesTheNames) {
+  ForkedProcess router(Router());
+  Arena arena = Attached();
+  {
+    const RouterWatch watch(arena, name_, run_dir_, {5'000, 300'000});
     router.Kill();
     EXPECT_TRUE(term_.Arrives(20'000'000));
     EXPECT_TRUE(SegmentExists());
@@ -138,7 +152,7 @@ TEST_F(RouterWatchTest, AChildThatIsNotTheLastLeavesTheNames) {
   ForkedProcess other(OtherChild());
   Arena arena = Attached();
   {
-    const RouterWatch watch(arena, name_, run_dir_, {5'000, 20'000'000});
+    const RouterWatch watch(arena, name_, run_dir_, {5'000, 300'000});
     router.Kill();
     EXPECT_TRUE(term_.Arrives(20'000'000));
   }
@@ -151,7 +165,7 @@ TEST_F(RouterWatchTest, ASegmentThatANewRouterMadeIsLeftAlone) {
   Arena arena = Attached();
   std::optional<ForkedProcess> successor;
   {
-    const RouterWatch watch(arena, name_, run_dir_, {5'000, 20'000'000});
+    const RouterWatch watch(arena, name_, run_dir_, {5'000, 300'000});
     router.Kill();
     EXPECT_TRUE(term_.Arrives(20'000'000));
     // What a new router finds when this child has just marked itself as exited.

@@ -77,7 +77,7 @@ class SysoneServer:
         self.instance = f"system-{os.getpid()}-{next(_counter)}"
         self.url = ""
         self.model = ""  # the served name
-        self.pids: list[int] = []  # all processes: the router first, then its children
+        self.pids: list[int] = []  # all processes: the keeper first, which is what was started
         # The model comes first: a flag that takes a list would swallow it.
         self._command = [*launcher, str(PROGRAM), "serve", model, "--host", "127.0.0.1", "--port", "0",
                          "--instance-name", self.instance, *flags]
@@ -96,19 +96,22 @@ class SysoneServer:
             return "".join(self._lines)
 
     def child_pids(self) -> list[int]:
-        """Every living process of the instance but the router."""
+        """Every living process of the instance but the keeper."""
         assert self._process is not None
         return [pid for pid in living_pids(self.instance, self._process.pid) if pid != self._process.pid]
 
-    def router_pid(self) -> int:
+    def keeper_pid(self) -> int:
+        """The one that a signal to stop goes to: what was started, perhaps by a launcher, or who took its place."""
         assert self._process is not None
-        for pid in [self._process.pid, *self.child_pids()]:
+        parents = {}
+        for pid in living_pids(self.instance, self._process.pid):
             try:
                 if os.readlink(f"/proc/{pid}/exe") == str(PROGRAM.resolve()):
-                    return pid
-            except FileNotFoundError:  # ended meanwhile
+                    parents[pid] = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+            except (FileNotFoundError, ProcessLookupError):  # ended meanwhile
                 continue
-        return self._process.pid
+        keepers = [pid for pid, parent in parents.items() if parent not in parents]
+        return keepers[0] if keepers else self._process.pid
 
     def __enter__(self) -> SysoneServer:
         _must_be_cached(self._model_argument, self._env)
@@ -159,16 +162,16 @@ class SysoneServer:
             raise AssertionError(f"{' '.join(self._command)} did not become ready; it printed:\n{self.output()}")
         self.url, self.model = found.group(1), found.group(2)
         self.pids = [self._process.pid, *self.child_pids()]
-        assert len(self.pids) >= 3, f"a router, an API server and a worker are expected, found {self.pids}"
+        assert len(self.pids) >= 4, f"keeper, router, an API server and a worker are expected, found {self.pids}"
 
     def _stop(self) -> None:
         assert self._process is not None
-        os.kill(self.router_pid(), signal.SIGTERM)
+        os.kill(self.keeper_pid(), signal.SIGTERM)
         status = self._process.wait(STOP_DEADLINE_S)
         self._reader.join(STOP_DEADLINE_S)
         assert status == 0, f"exit status {status} after SIGTERM; output:\n{self.output()}"
         alive = living_pids(self.instance, self._process.pid)
-        assert not alive, f"processes {alive} outlive the router; output:\n{self.output()}"
+        assert not alive, f"processes {alive} outlive the keeper; output:\n{self.output()}"
         assert not self._reader.is_alive(), "something still holds the server's output open"
         left = self._leftover_paths()
         assert not left, f"left behind: {', '.join(map(str, left))}"

@@ -81,7 +81,8 @@ def test_the_batch_file_serves_the_announced_request_and_scancel_leaves_nothing(
     curl, expected = readme_example()
     job = BatchJob(slurm, "--api-server-count", "2")
     url = job.wait_for_url()
-    assert job.programs() == ["orterun", "sysone", "sysone-api-server", "sysone-api-server", "sysone-worker", "sysone-worker"]
+    assert job.programs() == [
+        "orterun", "sysone", "sysone", "sysone-api-server", "sysone-api-server", "sysone-worker", "sysone-worker"]
     assert "rank 0 of 1 (local 0 of 1, 1 machine, first node1), told by a Slurm job" in job.output()
 
     curl = [word.replace("localhost:8000", url.removeprefix("http://")) for word in curl]

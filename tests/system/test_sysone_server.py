@@ -35,7 +35,7 @@ def plain_server() -> Iterator[SysoneServer]:
 def test_a_server_is_there_within_its_block_and_gone_behind_it(plain_server: SysoneServer):
     with plain_server as server:
         assert call(server, "GET", "/ready").status_code == 200
-        assert len(server.pids) == 3 and all(exists(pid) for pid in server.pids)
+        assert len(server.pids) == 4 and all(exists(pid) for pid in server.pids)
         assert Path(f"/dev/shm/sysone.{server.instance}").exists()
     assert not Path(f"/dev/shm/sysone.{plain_server.instance}").exists()
 
@@ -55,7 +55,7 @@ def test_a_segment_that_stays_is_noticed(plain_server: SysoneServer):
     assert not left.exists(), "the harness clears up, so that the next test starts clean"
 
 
-def test_a_router_that_dies_is_noticed(plain_server: SysoneServer):
+def test_a_keeper_that_dies_is_noticed(plain_server: SysoneServer):
     with pytest.raises(AssertionError, match="exit status -9"):
         with plain_server as server:
             os.kill(server.pids[0], signal.SIGKILL)
@@ -63,7 +63,7 @@ def test_a_router_that_dies_is_noticed(plain_server: SysoneServer):
 
 def test_a_process_that_stays_is_noticed(plain_server: SysoneServer):
     # It stands for a child that the router lost sight of: another session, the instance's name in its command line.
-    with pytest.raises(AssertionError, match="outlive the router"):
+    with pytest.raises(AssertionError, match="outlive the keeper"):
         with plain_server as server:
             lost = subprocess.Popen([sys.executable, "-c", "import sys; print(flush=True); sys.stdin.read()",
                                      f"--instance-name={server.instance}"],
