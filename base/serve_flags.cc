@@ -73,12 +73,17 @@ const ServeFlag kFlags[] = {
     {"-dp,--data-parallel-size", &O::data_parallel_size, kProcesses, "N",
      "Worker groups; each holds the whole model and takes a share of the work.", 1, 64},
     {"-tp,--tensor-parallel-size", &O::tensor_parallel_size, kProcesses, "N",
-     "Ranks of one worker group, each a process with a part of the model; more than one are started "
-     "through mpirun.",
+     "Ranks of one worker group, each a process with a part of the model; more than one are "
+     "started through mpirun.",
      1, 64},
+    {"--mpi-hosts", &O::mpi_hosts, kProcesses, "HOST:RANKS,...",
+     "Machines of a worker group's ranks, and how many each takes; the first is this one. Default: "
+     "this machine alone."},
+    {"--mpi-hostfile", &O::mpi_hostfile, kProcesses, "FILE",
+     "The same as a host file of OpenMPI: a line a machine, HOST slots=RANKS."},
     {"--threads", &O::threads, kProcesses, "N",
-     "Compute threads of one rank. 0: the machine's cores divided among all ranks of all groups.", 0,
-     1024},
+     "Compute threads of one rank. 0: the machine's cores divided among all ranks of all groups.",
+     0, 1024},
     {"--doorbell", &O::doorbell, kProcesses, "futex|zeromq",
      "How API servers wake an idle worker: through the shared arena, or with a ZeroMQ message "
      "(slower; for comparison)."},
@@ -97,8 +102,8 @@ const ServeFlag kFlags[] = {
     {"--max-num-seqs", &O::max_num_seqs, kScheduling, "N", "Questions of one forward pass.", 1,
      65536},
     {"--kv-cache-memory", &O::kv_cache_memory, kScheduling, "BYTES",
-     "Memory of one worker group for keys and values: of the prompts in work, and of earlier ones that "
-     "others may begin with. 0: 402653184, or what the longest prompt needs if that is more."},
+     "Memory of one worker group for keys and values: of the prompts in work, and of earlier ones "
+     "that others may begin with. 0: 402653184, or what the longest prompt needs if that is more."},
     {"--enable-prefix-caching", &O::enable_prefix_caching, kScheduling, "",
      "Compute what a request shares with earlier ones only once. On unless switched off: "
      "--no-enable-prefix-caching."},

@@ -229,6 +229,8 @@ Status CheckTogether(ServeOptions& options) {
     return Error(Code::kInvalidArgument,
                  "--instance-name: '%s' is not 1 to 64 of letters, digits, '-' and '_'",
                  options.instance_name.c_str());
+  if (!options.mpi_hosts.empty() && !options.mpi_hostfile.empty())
+    return Error(Code::kInvalidArgument, "--mpi-hosts and --mpi-hostfile do not go together");
   const auto& origins = options.allowed_origins;
   if (options.allow_credentials && std::find(origins.begin(), origins.end(), "*") != origins.end())
     return Error(Code::kInvalidArgument,

@@ -46,7 +46,9 @@ struct ServeOptions {
   int api_server_count = 0;      // 0 on the command line becomes data_parallel_size
   int data_parallel_size = 1;    // worker groups, each with the whole model
   int tensor_parallel_size = 1;  // ranks of one group, each with a part of the model
-  int threads = 0;               // compute threads of one rank; 0: the cores divided among all ranks
+  std::string mpi_hosts;         // "HOST:RANKS,…": machines of each group's ranks
+  std::string mpi_hostfile;      // the same as a file; neither: this machine alone
+  int threads = 0;  // compute threads of one rank; 0: the cores divided among all ranks
   std::string doorbell = "futex";  // futex | zeromq: how API servers wake an idle worker
   std::string instance_name;       // names the arena and the lock; "": "port-N"
   double ready_timeout_s = 1800;   // start to ready, all children

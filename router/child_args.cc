@@ -19,33 +19,57 @@ bool IsGroup(const InstanceFacts& facts, ProcessRole role) {
   return role == ProcessRole::kWorker && facts.options.tensor_parallel_size > 1;
 }
 
-std::vector<std::string> MpirunArgs(const InstanceFacts& facts) {
-  const std::string ranks = std::to_string(facts.options.tensor_parallel_size);
+using Args = std::vector<std::string>;
+
+void Append(Args& args, const Args& more) { args.insert(args.end(), more.begin(), more.end()); }
+
+// This machine alone, also within the allocation of a cluster: shared memory between the ranks, the loopback device to mpirun.
+Args HereOnly(const InstanceFacts& facts, const std::string& ranks) {
   return {
-      "--host", "localhost:" + ranks, "-np", ranks,
-      // Containers run as root, and have fewer cores than ranks or none to be bound to.
-      "--allow-run-as-root", "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1",
-      // This machine alone, also within the allocation of a cluster: shared memory between the ranks,
-      // the loopback device to mpirun.
-      "--mca", "plm", "isolated", "--mca", "ras", "^slurm,gridengine,tm,lsf,alps", "--mca", "pml",
-      "ob1", "--mca", "btl", "self,vader", "--mca", "oob_tcp_if_include", "lo",
+      "--host", "localhost:" + ranks, "--mca", "plm", "isolated", "--mca", "ras",
+      "^slurm,gridengine,tm,lsf,alps", "--mca", "btl", "self,vader", "--mca", "oob_tcp_if_include",
+      "lo",
       // What the ranks share with mpirun goes with the instance, even if all of them are killed.
       "--mca", "orte_tmpdir_base", facts.run_dir, "--mca", "btl_vader_backing_directory",
-      facts.run_dir,
-      // When a rank dies, the others are of no use: killed at once.
-      "--mca", "odls_base_sigkill_timeout", "0", OwnProgram(facts, ProcessRole::kWorker)};
+      facts.run_dir};
+}
+
+// Several machines, which mpirun reaches through ssh or, within a Slurm job, through srun. Shared memory of MPI's would outlive
+// a rank there that is killed, so the ranks talk over TCP. Ranks fill a machine before the next one is begun.
+Args OverHosts(const InstanceFacts& facts) {
+  std::string list;
+  for (const RankHost& host : facts.rank_hosts)
+    list += (list.empty() ? "" : ",") + host.name + ":" + std::to_string(host.ranks);
+  return {"--host", list, "--map-by", "slot:OVERSUBSCRIBE", "--mca", "btl", "self,tcp"};
+}
+
+Args MpirunArgs(const InstanceFacts& facts) {
+  const std::string ranks = std::to_string(facts.options.tensor_parallel_size);
+  Args args = facts.rank_hosts.empty() ? HereOnly(facts, ranks) : OverHosts(facts);
+  Append(args,
+         {"-np", ranks,
+          // Containers run as root, and have fewer cores than ranks or none to be bound to.
+          "--allow-run-as-root", "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1", "--mca",
+          "pml", "ob1",
+          // When a rank dies, the others are of no use: killed at once.
+          "--mca", "odls_base_sigkill_timeout", "0", OwnProgram(facts, ProcessRole::kWorker)});
+  return args;
 }
 
 }  // namespace
+
+int LocalRanks(const InstanceFacts& facts) {
+  return facts.rank_hosts.empty() ? facts.options.tensor_parallel_size : facts.rank_hosts[0].ranks;
+}
 
 std::string ChildProgram(const InstanceFacts& facts, ProcessRole role) {
   return IsGroup(facts, role) ? "mpirun" : OwnProgram(facts, role);
 }
 
-std::vector<std::string> ChildArgs(const InstanceFacts& facts, ProcessRole role, uint32_t index) {
-  std::vector<std::string> args;
+Args ChildArgs(const InstanceFacts& facts, ProcessRole role, uint32_t index) {
+  Args args;
   if (IsGroup(facts, role)) args = MpirunArgs(facts);
-  args.insert(args.end(), facts.user_args.begin(), facts.user_args.end());
+  Append(args, facts.user_args);
   // Of a flag given twice the last one counts, so these win over the user's. "=" keeps a value that looks like a flag one.
   const auto add = [&args](const char* flag, const std::string& value) {
     args.push_back(flag + ("=" + value));
@@ -57,15 +81,14 @@ std::vector<std::string> ChildArgs(const InstanceFacts& facts, ProcessRole role,
   if (facts.options.served_model_names.empty()) add("--served-model-name", facts.served_name);
   if (role == ProcessRole::kApiServer) add("--listen-fd", std::to_string(kInheritedFd));
   if (role == ProcessRole::kWorker && facts.options.threads == 0)
-    add("--threads",
-        std::to_string(std::max(1, facts.cores / (facts.options.data_parallel_size *
-                                                  facts.options.tensor_parallel_size))));
+    add("--threads", std::to_string(std::max(
+                         1, facts.cores / (facts.options.data_parallel_size * LocalRanks(facts)))));
   return args;
 }
 
-std::vector<std::string> ChildEnvironment(const InstanceFacts& facts, ProcessRole role) {
+Args ChildEnvironment(const InstanceFacts& facts, ProcessRole role) {
   if (!IsGroup(facts, role)) return {};
-  return WithoutLauncherVariables(facts.environment, /*keep_slurm_job=*/false);
+  return WithoutLauncherVariables(facts.environment, /*keep_slurm_job=*/!facts.rank_hosts.empty());
 }
 
 }  // namespace sysone

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/serve_options.h"
+#include "router/rank_hosts.h"
 #include "shm_arena/process_table.h"
 
 namespace sysone {
@@ -21,8 +22,12 @@ struct InstanceFacts {
   std::string served_name;  // the model's own name, for when the user gave none
   std::string program_dir;
   std::vector<std::string> environment;  // the router's own, "NAME=value"
+  std::vector<RankHost> rank_hosts;      // of each group; empty: this machine alone
   int cores = 1;  // to be divided among all ranks when --threads is not given
 };
+
+// Ranks of one group that run on this machine.
+int LocalRanks(const InstanceFacts& facts);
 
 // Path of the executable that plays `role`, or mpirun, to be looked for in PATH, for a worker group of several ranks: it starts
 // them, ends when they have ended, and ends them all when one of them dies.

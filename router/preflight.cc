@@ -32,13 +32,16 @@ Result<int64_t> WeightBytes(const std::string& model_path, const std::string& dt
   return bytes;
 }
 
-Status CheckMemory(int64_t weight_bytes, const ServeOptions& options, int64_t available_bytes) {
+Status CheckMemory(int64_t weight_bytes, const ServeOptions& options, int local_ranks,
+                   int64_t available_bytes) {
   const int64_t processes =
-      int64_t{options.data_parallel_size} * options.tensor_parallel_size + options.api_server_count;
+      int64_t{options.data_parallel_size} * local_ranks + options.api_server_count;
   const int64_t kv_bytes =
       options.kv_cache_memory != 0 ? options.kv_cache_memory : kKvCacheMemoryDefault;
-  const int64_t needed =
-      (weight_bytes + kv_bytes) * options.data_parallel_size + kProcessBytes * processes;
+  // Weights, keys and values are shared out among a group's ranks.
+  const int64_t needed = (weight_bytes + kv_bytes) * options.data_parallel_size * local_ranks /
+                             options.tensor_parallel_size +
+                         kProcessBytes * processes;
   if (available_bytes == 0 || needed <= available_bytes) return {};
   return Error(
       Code::kOutOfMemory,

@@ -17,6 +17,8 @@ Result<int64_t> WeightBytes(const std::string& model_path, const std::string& dt
 
 // kOutOfMemory, saying what is needed, when `available_bytes` (0: not known) does not hold the weights, keys and values of every
 // group.
-Status CheckMemory(int64_t weight_bytes, const ServeOptions& options, int64_t available_bytes);
+// `local_ranks`: as many ranks of each group are on this machine.
+Status CheckMemory(int64_t weight_bytes, const ServeOptions& options, int local_ranks,
+                   int64_t available_bytes);
 
 }  // namespace sysone

@@ -59,7 +59,7 @@ Status FindModel(const ServeEnvironment& environment, SignalSource& signals, Ins
   }
   SYSONE_ASSIGN_OR_RETURN(const int64_t weight_bytes,
                           WeightBytes(facts.model_path, facts.options.dtype));
-  return CheckMemory(weight_bytes, facts.options, AvailableMemoryBytes());
+  return CheckMemory(weight_bytes, facts.options, LocalRanks(facts), AvailableMemoryBytes());
 }
 
 // Processes of an instance of this name whose keeper and router were killed are ended first.
@@ -132,6 +132,7 @@ std::optional<int> Route(const InstanceFacts& facts, const Listener& listener, A
 Result<int> ServeOrFail(InstanceFacts& facts, const ServeEnvironment& environment) {
   SYSONE_INFO("%s", LaunchPlaceText(environment.place).c_str());
   SYSONE_RETURN_IF_ERROR(CheckPlace(environment.place));
+  SYSONE_ASSIGN_OR_RETURN(facts.rank_hosts, PlanRankHosts(facts.options));
   SYSONE_ASSIGN_OR_RETURN(const auto signals, SignalSource::Create());
   SYSONE_RETURN_IF_ERROR(FindModel(environment, *signals, facts));
 

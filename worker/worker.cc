@@ -124,7 +124,8 @@ Result<std::unique_ptr<Collective>> JoinRanks(const ServeOptions& options,
   JoinOptions join;
   join.stuck_after_us = static_cast<int64_t>(options.stuck_after_s * 1e6);
   std::optional<RollCall> roll_call;
-  if (place.source != LaunchSource::kNone)
+  // Ranks on other machines do not see this folder.
+  if (place.source != LaunchSource::kNone && place.world == place.local_world)
     roll_call.emplace(options.run_dir, Format("group-%d.%d", options.role_index, getppid()),
                       place.rank, options.tensor_parallel_size, kJoinWaitUs);
   auto ranks = JoinMpiGroup(join);

@@ -238,9 +238,14 @@ TEST(Preflight, TooLittleMemorySaysWhatIsNeeded) {
   options.data_parallel_size = 2;
   options.api_server_count = 1;
   constexpr int64_t kGiB = int64_t{1} << 30;
-  EXPECT_TRUE(CheckMemory(3 * kGiB, options, 8 * kGiB).ok());
-  EXPECT_TRUE(CheckMemory(3 * kGiB, options, 0).ok());
-  const Status status = CheckMemory(3 * kGiB, options, 5 * kGiB);
+  EXPECT_TRUE(CheckMemory(3 * kGiB, options, 1, 8 * kGiB).ok());
+  EXPECT_TRUE(CheckMemory(3 * kGiB, options, 1, 0).ok());
+  EXPECT_TRUE(CheckMemory(3 * kGiB, options, 1, 8 * kGiB).ok());
+  options.tensor_parallel_size = 2;
+  EXPECT_TRUE(CheckMemory(3 * kGiB, options, 1, 4 * kGiB).ok()) << "half of it is elsewhere";
+  EXPECT_FALSE(CheckMemory(3 * kGiB, options, 2, 4 * kGiB).ok());
+  options.tensor_parallel_size = 1;
+  const Status status = CheckMemory(3 * kGiB, options, 1, 5 * kGiB);
   EXPECT_EQ(status.code(), Code::kOutOfMemory);
   EXPECT_NE(status.message().find("6.9 GiB are needed"), std::string::npos) << status.message();
   EXPECT_NE(status.message().find("5.0 GiB are available"), std::string::npos) << status.message();

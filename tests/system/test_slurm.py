@@ -16,7 +16,7 @@ import pytest
 
 from http_calls import answered
 from load_client import KeepAliveClient, wait_until
-from slurm_cluster import SlurmCluster, missing_programs
+from slurm_cluster import NODES, SlurmCluster, missing_programs
 from sysone_server import PROGRAM, READY, READY_DEADLINE_S, STOP_DEADLINE_S, SysoneServer, leftover_paths, living_pids
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -44,12 +44,12 @@ def readme_example() -> tuple[list[str], dict[str, Any]]:
 class BatchJob:
     """One `sbatch scripts/slurm/serve.sbatch`, and all that is known about it."""
 
-    def __init__(self, slurm: SlurmCluster, *flags: str) -> None:
+    def __init__(self, slurm: SlurmCluster, *flags: str, options: tuple[str, ...] = ()) -> None:
         self._slurm = slurm
         self.instance = f"slurm-{os.getpid()}-{next(_counter)}"
         self._output = slurm.folder / f"{self.instance}.out"
         slurm.env["SYSONE_PROGRAM"] = str(PROGRAM)
-        self.id = slurm.run("sbatch", "--parsable", f"--output={self._output}", str(ROOT / "scripts/slurm/serve.sbatch"), *flags,
+        self.id = slurm.run("sbatch", "--parsable", f"--output={self._output}", *options, str(ROOT / "scripts/slurm/serve.sbatch"), *flags,
                             "--host", "127.0.0.1", "--port", "0", "--instance-name", self.instance)
 
     def output(self) -> str:
@@ -83,7 +83,7 @@ def test_the_batch_file_serves_the_announced_request_and_scancel_leaves_nothing(
     url = job.wait_for_url()
     assert job.programs() == [
         "orterun", "sysone", "sysone", "sysone-api-server", "sysone-api-server", "sysone-worker", "sysone-worker"]
-    assert "rank 0 of 1 (local 0 of 1, 1 machine, first node1), told by a Slurm job" in job.output()
+    assert f"rank 0 of 1 (local 0 of 1, 1 machine, first {NODES[0]}), told by a Slurm job" in job.output()
 
     curl = [word.replace("localhost:8000", url.removeprefix("http://")) for word in curl]
     got = json.loads(subprocess.run(curl, capture_output=True, text=True, check=True, timeout=60).stdout)
@@ -114,11 +114,26 @@ def test_a_signal_to_the_batch_script_alone_answers_what_is_in_flight(slurm: Slu
     assert "stopped" in job.output()
 
 
+def test_a_group_over_two_machines_of_the_job_answers(slurm: SlurmCluster):
+    question = {"state": "I was charged twice.", "questions": {"refund": {"type": "noul"}}}
+    with SysoneServer("-tp", "2", "--threads", "1") as plain:
+        expected = answered(plain, question)["answers"]
+    job = BatchJob(slurm, "smollm2-135m", options=("--nodes=2", "--ntasks-per-node=1"))
+    with KeepAliveClient(job.wait_for_url()) as client:
+        assert client.decide(question) == expected
+    workers = [pid for pid in living_pids(job.instance) if os.readlink(f"/proc/{pid}/exe").endswith("sysone-worker")]
+    nodes = {dict(line.split("=", 1) for line in Path(f"/proc/{pid}/environ").read_text().split("\0") if "=" in line)["SLURMD_NODENAME"]
+             for pid in workers}
+    assert len(workers) == 2 and nodes == set(NODES)
+    slurm.run("scancel", job.id)
+    job.wait_until_gone()
+
+
 def test_a_group_of_ranks_serves_as_a_task_of_srun(slurm: SlurmCluster):
     question = {"state": "I was charged twice.", "questions": {"refund": {"type": "noul"}}}
     with SysoneServer("-tp", "2", "--threads", "1", env=slurm.env, launcher=("srun", "-n", "1", "--mpi=pmix")) as server:
         assert 0 < answered(server, question)["answers"]["refund"]["noul"] < 1
-        assert "rank 0 of 1 (local 0 of 1, 1 machine, first node1), told by srun" in server.output()
+        assert f"rank 0 of 1 (local 0 of 1, 1 machine, first {NODES[0]}), told by srun" in server.output()
 
 
 def test_several_tasks_of_srun_are_told_what_to_do(slurm: SlurmCluster):
