@@ -7,6 +7,8 @@ import http.client
 import json
 import os
 import re
+import select
+import socket
 import threading
 import time
 from collections.abc import Callable
@@ -45,6 +47,21 @@ class KeepAliveClient:
     def close(self) -> None:
         self._connection.close()
 
+    def connect(self) -> int:
+        """Connects unless it is connected, and returns its port."""
+        if self._connection.sock is None:
+            self._connection.connect()
+        return self._connection.sock.getsockname()[1]
+
+    def port(self) -> int | None:
+        sock = self._connection.sock
+        return sock.getsockname()[1] if sock is not None else None
+
+    def has_unread(self) -> bool:
+        """Bytes have come that no request asked for. An end of the connection does not count."""
+        sock = self._connection.sock
+        return bool(select.select([sock], [], [], 0)[0] and sock.recv(1, socket.MSG_PEEK))
+
     def request(self, method: str, path: str, body: Any = None, request_id: str = "") -> tuple[int, str]:
         """Sends once: what fails is raised, never tried again."""
         self.send(method, path, body, request_id)
@@ -75,15 +92,17 @@ class KeepAliveClient:
 
     def server_pid(self, pids: list[int]) -> int:
         """Which of the processes holds the other end of this connection."""
-        mine, port = self._connection.sock.getsockname()[1], self._connection.port
-        for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
-            columns = line.split()
-            if (int(columns[1].split(":")[1], 16), int(columns[2].split(":")[1], 16)) != (port, mine):
-                continue
-            for pid in pids:
-                if f"socket:[{columns[9]}]" in _links(Path(f"/proc/{pid}/fd")):
-                    return pid
-        raise AssertionError(f"none of {pids} holds the connection from port {mine}")
+        for pid in pids:
+            if self.port() in self.ports_held_by(pid):
+                return pid
+        raise AssertionError(f"none of {pids} holds the connection from port {self.port()}")
+
+    @staticmethod
+    def ports_held_by(pid: int) -> set[int]:
+        """The far ports of a process's connections."""
+        links = _links(Path(f"/proc/{pid}/fd"))
+        rows = (line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:])
+        return {int(row[2].split(":")[1], 16) for row in rows if f"socket:[{row[9]}]" in links}
 
 
 def _links(folder: Path) -> set[str]:
@@ -132,6 +151,7 @@ class Load:
         self._stop = threading.Event()
         self._errors: list[BaseException] = []
         self.done = [0] * clients
+        self._clients: list[KeepAliveClient] = []
         self._threads = [threading.Thread(target=self._run, args=(i,)) for i in range(clients)]
 
     def __enter__(self) -> Load:
@@ -153,9 +173,18 @@ class Load:
         if self._errors:
             raise self._errors[0]
 
+    @property
+    def failed(self) -> bool:
+        return bool(self._errors)
+
+    def ports(self) -> set[int]:
+        """Those of the clients that are connected."""
+        return {port for client in self._clients if (port := client.port())}
+
     def _run(self, index: int) -> None:
         try:
             with KeepAliveClient(self._url) as client:
+                self._clients.append(client)
                 while not self._stop.is_set():
                     self._one_request(client, index)
                     self.done[index] += 1
