@@ -132,7 +132,8 @@ Status RunApiServer(const ServeOptions& options) {
   const auto doorbell = MakeGroupDoorbell(arena, std::move(socket));
   SYSONE_ASSIGN_OR_RETURN(WakeSocket wake_socket, WakeSocket::Bind(options.run_dir, arena.self()));
   EngineClient client(arena, *doorbell, wake_socket,
-                      {options.max_num_queued_reqs, options.max_num_queued_tokens});
+                      {options.max_num_queued_reqs, options.max_num_queued_tokens},
+                      options.enable_prefix_caching);
   ArenaDecisionService service(arena, client, std::move(strategy), SettingsOf(options));
   SYSONE_ASSIGN_OR_RETURN(AppOptions app_options, AppOptionsOf(options, arena));
   App app(std::move(app_options), &service);

@@ -48,6 +48,7 @@ struct EngineClient::Job {
   SlotPool& pool;
   const SlotHandle slot;
   JobDemand demand;
+  JobMarks marks;
   uint32_t used_bytes = 0;
   size_t questions = 0;
   bool full_head = false;
@@ -66,11 +67,12 @@ struct EngineClient::Ended {
 };
 
 EngineClient::EngineClient(Arena& arena, Doorbell& doorbell, WakeSocket& socket,
-                           const AdmissionLimits& limits)
+                           const AdmissionLimits& limits, bool prefix_caching)
     : arena_(arena),
       doorbell_(doorbell),
       socket_(socket),
       limits_(limits),
+      prefix_caching_(prefix_caching),
       notices_(arena.notices()),
       me_(NoticeReceiver::Of(arena.self())),
       jobs_(arena.slots().slot_count()) {}
@@ -80,12 +82,14 @@ EngineClient::~EngineClient() = default;
 void EngineClient::Start(const JobRequest& request, Done done) {
   const JobDemand demand = DemandOf(request.plan);
   const JobShape shape = ShapeOf(request.plan);
-  auto accepted = Accept(request, demand, JobBytes(shape));
+  JobMarks marks = MarksOf(request);
+  auto accepted = Accept(request, marks, demand, JobBytes(shape));
   if (auto* refusal = std::get_if<JobRefusal>(&accepted)) return done(std::move(*refusal));
   auto job = std::make_unique<Job>(arena_.slots(), std::get<SlotHandle>(accepted));
   if (Status status = WriteJob(job->slot, request, shape, &job->used_bytes); !status.ok())
     return done(JobRefusal{status});
   job->demand = demand;
+  job->marks = std::move(marks);
   job->questions = request.plan.questions.size();
   job->full_head = request.full_head;
   job->priority = request.priority;
@@ -111,9 +115,29 @@ void EngineClient::Start(const JobRequest& request, Done done) {
   if (failed) failed->done(TakenAway());
 }
 
+JobMarks EngineClient::MarksOf(const JobRequest& request) const {
+  if (!prefix_caching_) return {};
+  const DecisionJobPlan& plan = request.plan;
+  const std::span<const TokenId> tokens(plan.tokens);
+  JobMarks marks(request.cache_salt_hash, tokens.first(plan.prefix_len));
+  for (const QuestionPlan& question : plan.questions)
+    marks.Add(tokens.subspan(question.suffix_begin, question.suffix_end - question.suffix_begin));
+  return marks;
+}
+
+void EngineClient::FindHeld(const BoardSnapshot& board, const JobMarks& marks,
+                            JobDemand& demand) const {
+  const PrefixBoard prefixes = arena_.prefixes();
+  for (uint32_t g = 0; g < board.group_count; ++g)
+    if (board.groups[g].state == GroupState::kReady)
+      demand.held[g] = prefixes.Held(GroupId{g}, marks);
+}
+
 std::variant<SlotHandle, JobRefusal> EngineClient::Accept(const JobRequest& request,
-                                                          const JobDemand& demand, size_t bytes) {
+                                                          const JobMarks& marks, JobDemand demand,
+                                                          size_t bytes) {
   const BoardSnapshot board = arena_.board().Snapshot();
+  FindHeld(board, marks, demand);
   const auto group = PlaceJob(board, demand, rotation_.load(std::memory_order_relaxed));
   if (!group)
     return JobRefusal{Error(Code::kUnavailable, "no worker group is ready"), kDefaultRetryUs};
@@ -149,12 +173,16 @@ Status EngineClient::WriteJob(SlotHandle slot, const JobRequest& request, const 
 // Publishes the job to a group, if there is one; else it stays unplaced. False: the slot is not ours any more.
 bool EngineClient::Place(Job& job) {
   const uint32_t rotation = rotation_.fetch_add(1, std::memory_order_relaxed);
-  const auto group = PlaceJob(arena_.board().Snapshot(), job.demand, rotation, job.lost);
+  const BoardSnapshot board = arena_.board().Snapshot();
+  FindHeld(board, job.marks, job.demand);
+  const auto group = PlaceJob(board, job.demand, rotation, job.lost);
   if (!group) {
     next_sweep_us_ = std::min(next_sweep_us_, MonotonicUs() + kNoGroupSweepUs);
     return true;
   }
-  job.load.emplace(arena_.board(), arena_.self(), *group, job.demand.tokens);
+  job.load.emplace(arena_.board(), arena_.self(), *group, job.demand.Work(*group));
+  // Before the publish: the next job that begins like this one should find it.
+  arena_.prefixes().Sent(*group, job.marks);
   const PublishOptions publish{MonotonicUs(), job.deadline_us, job.priority, job.used_bytes};
   if (!arena_.slots().Publish(job.slot, *group, publish)) return false;
   job.group = *group;

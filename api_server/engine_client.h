@@ -60,7 +60,9 @@ class EngineClient : public LoopSource {
   using Outcome = std::variant<JobResult, JobRefusal>;
   using Done = std::function<void(Outcome)>;
 
-  EngineClient(Arena& arena, Doorbell& doorbell, WakeSocket& socket, const AdmissionLimits& limits);
+  // `prefix_caching`: groups keep what they computed, so a job goes where its beginning is.
+  EngineClient(Arena& arena, Doorbell& doorbell, WakeSocket& socket, const AdmissionLimits& limits,
+               bool prefix_caching);
   ~EngineClient() override;
 
   // Calls `done` exactly once: before it returns when the job is not accepted, else from Poll. Any thread; one that is not
@@ -79,8 +81,11 @@ class EngineClient : public LoopSource {
   struct Job;
   struct Ended;
 
-  std::variant<SlotHandle, JobRefusal> Accept(const JobRequest& request, const JobDemand& demand,
-                                              size_t bytes);
+  JobMarks MarksOf(const JobRequest& request) const;
+  // Asks the prefix board what each group of `board` holds.
+  void FindHeld(const BoardSnapshot& board, const JobMarks& marks, JobDemand& demand) const;
+  std::variant<SlotHandle, JobRefusal> Accept(const JobRequest& request, const JobMarks& marks,
+                                              JobDemand demand, size_t bytes);
   Status WriteJob(SlotHandle slot, const JobRequest& request, const struct JobShape& shape,
                   uint32_t* used_bytes);
   // With mutex_ held:
@@ -95,6 +100,7 @@ class EngineClient : public LoopSource {
   Doorbell& doorbell_;
   WakeSocket& socket_;
   const AdmissionLimits limits_;
+  const bool prefix_caching_;
   NoticeBoard notices_;
   const NoticeReceiver me_;
   std::atomic<uint32_t> rotation_{0};

@@ -115,6 +115,7 @@ void Supervisor::Start(Child& child, int64_t now_us) {
     const GroupId group{child.status.index};
     arena_.slots().ReturnGroup(group);
     arena_.board().StartGroup(group);
+    arena_.prefixes().Forget(group);
   }
   child.life.Started(now_us);
   if (child.life.restarts() > 0) {

@@ -59,6 +59,10 @@ AcceptRegion* Arena::accept_region() const {
   return At<AcceptRegion>(*segment_, ArenaRegions::kAccept);
 }
 
+PrefixBoard Arena::prefixes() const {
+  return PrefixBoard(At<PrefixRegion>(*segment_, ArenaRegions::kPrefixes));
+}
+
 Status Arena::Register(ProcessRole role, uint32_t role_index) {
   SYSONE_CHECK(!lease_, "a process registers once");
   SYSONE_CHECK(role != ProcessRole::kWorker || role_index < kMaxGroups, "group %u of %u",

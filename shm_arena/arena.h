@@ -16,6 +16,7 @@
 #include "shm_arena/counters.h"
 #include "shm_arena/layout.h"
 #include "shm_arena/load_board.h"
+#include "shm_arena/prefix_board.h"
 #include "shm_arena/process_table.h"
 #include "shm_arena/segment.h"
 #include "shm_arena/slot_pool.h"
@@ -52,6 +53,7 @@ class Arena {
   SlotPool& slots() { return *slots_; }
   NoticeBoard notices() const;
   AcceptRegion* accept_region() const;
+  PrefixBoard prefixes() const;
   ArenaHeader* header() const;
   uint64_t bytes() const { return segment_->bytes(); }
   void KeepName() { segment_->KeepName(); }

@@ -30,8 +30,8 @@ constexpr uint64_t kLayoutHash =
     HashNumbers({kArenaVersion, kMaxProcesses, kMaxGroups, kMaxSlotClasses,
                  // Regions.
                  ArenaRegions::kProcesses, ArenaRegions::kLoadBoard, ArenaRegions::kMetrics,
-                 ArenaRegions::kAccept, ArenaRegions::kNotices, ArenaRegions::kSlots,
-                 offsetof(NoticeLine, sleep),
+                 ArenaRegions::kAccept, ArenaRegions::kPrefixes, ArenaRegions::kNotices,
+                 ArenaRegions::kSlots, offsetof(NoticeLine, sleep),
                  // Header.
                  sizeof(ArenaHeader), offsetof(ArenaHeader, creator),
                  offsetof(ArenaHeader, classes), offsetof(ArenaHeader, hints),
@@ -45,6 +45,7 @@ constexpr uint64_t kLayoutHash =
                  // Counters: a new one in the middle changes the meaning of those behind it, and
                  // always the count.
                  kCounterCount, kHistogramCount, kBucketCount, kMetricShards, sizeof(MetricShard),
+                 kPrefixStep, kPrefixMarks,
                  // Payload.
                  kJobMagic, sizeof(JobHeader), offsetof(JobHeader, sequences_offset),
                  offsetof(JobHeader, queue_us), sizeof(JobSequence), sizeof(SequenceResult)});

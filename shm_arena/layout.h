@@ -12,6 +12,8 @@
 //     ├──────────────────────────┤
 //     │ AcceptRegion             │ whose turn it is to accept             (accept_turn.h)
 //     ├──────────────────────────┤
+//     │ PrefixRegion             │ what groups hold of earlier prompts    (prefix_board.h)
+//     ├──────────────────────────┤
 //     │ NoticeLine × receivers   │ who has notices, who sleeps            (notice_board.h)
 //     ├──────────────────────────┤
 //     │ SlotHeader × slots       │ one line a slot, class after class     (slot_word.h)
@@ -35,6 +37,7 @@
 #include "shm_arena/ids.h"
 #include "shm_arena/load_board.h"
 #include "shm_arena/notice_board.h"
+#include "shm_arena/prefix_board.h"
 #include "shm_arena/process_table.h"
 
 namespace sysone {
@@ -124,7 +127,7 @@ static_assert(std::is_standard_layout_v<ArenaHeader> && std::is_standard_layout_
               std::is_standard_layout_v<ProcessTableRegion> &&
               std::is_standard_layout_v<LoadBoardRegion> &&
               std::is_standard_layout_v<MetricsRegion> && std::is_standard_layout_v<AcceptRegion> &&
-              std::is_standard_layout_v<NoticeLine>);
+              std::is_standard_layout_v<PrefixRegion> && std::is_standard_layout_v<NoticeLine>);
 
 // ---- where everything is ----
 
@@ -140,7 +143,8 @@ struct ArenaRegions {
   static constexpr uint64_t kLoadBoard = kProcesses + AlignUp(sizeof(ProcessTableRegion), 128);
   static constexpr uint64_t kMetrics = kLoadBoard + AlignUp(sizeof(LoadBoardRegion), 128);
   static constexpr uint64_t kAccept = kMetrics + AlignUp(sizeof(MetricsRegion), 128);
-  static constexpr uint64_t kNotices = kAccept + AlignUp(sizeof(AcceptRegion), 128);
+  static constexpr uint64_t kPrefixes = kAccept + AlignUp(sizeof(AcceptRegion), 128);
+  static constexpr uint64_t kNotices = kPrefixes + AlignUp(sizeof(PrefixRegion), 128);
   static constexpr uint64_t kSlots = kNotices + kNoticeReceivers * sizeof(NoticeLine);
   // Behind the slot headers.
   static constexpr uint64_t NoticeBitsOffset(uint32_t slots) {

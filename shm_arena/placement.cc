@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <span>
 
 namespace sysone {
 namespace {
@@ -56,6 +57,7 @@ std::optional<GroupId> Place(const BoardSnapshot& board, const JobDemand& job, u
     GroupId group;
     double rate;
     double finish;  // seconds, or tokens when no rate is known
+    uint32_t held;
   };
   std::array<Candidate, kMaxGroups> candidates;
   uint32_t count = 0;
@@ -64,8 +66,8 @@ std::optional<GroupId> Place(const BoardSnapshot& board, const JobDemand& job, u
     if (!CanTake(group, job) || static_cast<GroupId>(g) == excluded) continue;
     const double rate = RateOf(group, known);
     const double work =
-        static_cast<double>(std::max<int64_t>(group.outstanding_tokens, 0) + job.tokens);
-    candidates[count++] = {static_cast<GroupId>(g), rate, work / rate};
+        static_cast<double>(std::max<int64_t>(group.outstanding_tokens, 0) + job.Work(GroupId{g}));
+    candidates[count++] = {GroupId{g}, rate, work / rate, job.held[g]};
   }
   if (count == 0) return std::nullopt;
   const auto end = candidates.begin() + count;
@@ -74,9 +76,13 @@ std::optional<GroupId> Place(const BoardSnapshot& board, const JobDemand& job, u
                         [](const Candidate& a, const Candidate& b) { return a.finish < b.finish; });
   const double close_enough =
       best.finish + std::max(best.finish * kNearEqualShare, kNearEqualTokens / best.rate);
-  const auto equals_end = std::stable_partition(
-      candidates.begin(), end,
-      [&](const Candidate& candidate) { return candidate.finish <= close_enough; });
+  uint32_t most_held = 0;
+  for (const Candidate& candidate : std::span(candidates.begin(), end))
+    if (candidate.finish <= close_enough) most_held = std::max(most_held, candidate.held);
+  const auto equals_end =
+      std::stable_partition(candidates.begin(), end, [&](const Candidate& candidate) {
+        return candidate.finish <= close_enough && candidate.held == most_held;
+      });
   return candidates[rotation % static_cast<uint32_t>(equals_end - candidates.begin())].group;
 }
 
@@ -122,14 +128,14 @@ AdmissionVerdict AdmitJob(const BoardSnapshot& board, GroupId group, const JobDe
   // A job that is larger than the bound by itself passes when nothing else waits; else it could
   // never run.
   if (limits.max_queued_tokens > 0 && tokens > 0 &&
-      tokens + job.tokens > limits.max_queued_tokens) {
+      tokens + job.Work(group) > limits.max_queued_tokens) {
     verdict.status = Error(Code::kUnavailable,
                            "%lld tokens are waiting, with %lld more the limit "
                            "(--max-num-queued-tokens) of %lld is passed",
-                           static_cast<long long>(tokens), static_cast<long long>(job.tokens),
+                           static_cast<long long>(tokens), static_cast<long long>(job.Work(group)),
                            static_cast<long long>(limits.max_queued_tokens));
     const double over =
-        static_cast<double>(std::min(tokens, tokens + job.tokens - limits.max_queued_tokens));
+        static_cast<double>(std::min(tokens, tokens + job.Work(group) - limits.max_queued_tokens));
     verdict.retry_after_us =
         rate > 0 ? static_cast<int64_t>(over * 1e6 / rate) + 1 : kDefaultRetryUs;
     return verdict;

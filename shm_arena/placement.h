@@ -3,6 +3,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <optional>
 
@@ -23,11 +25,16 @@ inline constexpr double kNearEqualTokens = 64;
 inline constexpr double kEqualRateShare = 0.75;
 
 struct JobDemand {
-  int64_t tokens = 0;             // tokens to compute: shared prefix once + all suffixes
+  int64_t tokens = 0;             // shared prefix once + all suffixes
   uint32_t longest_sequence = 0;  // tokens of the longest sequence, prefix included
+  // By group: how many of `tokens` it holds already (PrefixBoard), and need not compute.
+  std::array<uint32_t, kMaxGroups> held{};
+
+  // What the job adds to the group's outstanding tokens; a read-out alone counts as one.
+  int64_t Work(GroupId group) const { return std::max<int64_t>(tokens - held[Index(group)], 1); }
 };
 
-// The ready group that would finish the job first, in time: (outstanding + job) ÷ rate.
+// The ready group that would finish the job first, in time: (outstanding + the job's work there) ÷ rate.
 //
 // * A group of unknown rate counts with the mean of the known ones.
 // * A group whose passes are n times smaller than the fastest one's counts as √n times faster than it was measured, up to the
@@ -36,7 +43,7 @@ struct JobDemand {
 //   pass's slowness is its size lies between nothing and a factor of n; half of that (on a logarithmic scale) shrinks every
 //   accidental difference of equal groups, and costs really unequal ones little.
 //
-// `rotation` (any growing number) picks among near-equals; `excluded` (a group that just lost this job) is taken only when no
+// Among near-equals, the one that holds most of the job; `rotation` (any growing number) picks among those that hold alike; `excluded` (a group that just lost this job) is taken only when no
 // other can. nullopt: no ready group can take the job.
 std::optional<GroupId> PlaceJob(const BoardSnapshot& board, const JobDemand& job, uint32_t rotation,
                                 GroupId excluded = GroupId::kNone);

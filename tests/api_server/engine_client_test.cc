@@ -43,7 +43,7 @@ class LoopedClient {
   LoopedClient(Arena& arena, Doorbell& bell, const AdmissionLimits& limits,
                const std::string& folder)
       : socket_(*WakeSocket::Bind(folder, arena.self())),
-        client_(arena, bell, socket_, limits),
+        client_(arena, bell, socket_, limits, true),
         wake_(eventfd(0, EFD_NONBLOCK)),
         loop_([this] { Loop(); }) {}
   ~LoopedClient() {
@@ -116,8 +116,8 @@ class EngineClientTest : public testing::Test {
     arena_.slots().ReturnGroup(group);
   }
 
-  JobRequest Request(int64_t deadline_us = Soon()) const {
-    return {plan_, false, 0, 0, deadline_us, [this] { return client_gone_.load(); }};
+  JobRequest Request(int64_t deadline_us = Soon(), uint64_t cache_salt_hash = 0) const {
+    return {plan_, false, cache_salt_hash, 0, deadline_us, [this] { return client_gone_.load(); }};
   }
   LoopedClient Client(const AdmissionLimits& limits = {}) {
     return {arena_, bell_, limits, folder_};
@@ -304,6 +304,25 @@ TEST_F(EngineClientTest, TheGroupThatLostAJobIsTheLastToGetItAgain) {
   }
 }
 
+TEST_F(EngineClientTest, AJobThatComesAgainGoesWhereItWasAndCountsAsOneToken) {
+  GroupUp(kGroup1);
+  LoopedClient client = Client();
+  for (uint64_t salt = 1; salt <= 4; ++salt) {
+    std::optional<GroupId> first;
+    for (int repeat = 0; repeat < 3; ++repeat) {
+      auto run = Start(client, Request(Soon(), salt));
+      const GroupId group = GroupWithAJob();
+      EXPECT_EQ(group, first.value_or(group)) << "ties rotate, so chance would not pass this";
+      EXPECT_EQ(arena_.board().Read(group).outstanding_tokens, first ? 1 : 6);
+      first = group;
+      const auto slot = TakeNext(group);
+      ASSERT_TRUE(slot);
+      Answer(*slot);
+      ExpectAnswered(run.get());
+    }
+  }
+}
+
 TEST_F(EngineClientTest, AJobWhoseOnlyGroupDiesWaitsForItToComeBack) {
   LoopedClient client = Client();
   auto run = Start(client, Request());
@@ -332,13 +351,15 @@ TEST_F(EngineClientTest, WithoutAGroupTheRequestIsRefusedAtOnce) {
 }
 
 TEST_F(EngineClientTest, AFullQueueRefusesTheNextRequestAndTellsWhenToComeBack) {
+  uint64_t salt = 0;
   for (const AdmissionLimits& limits : {AdmissionLimits{1, 0}, AdmissionLimits{0, 11}}) {
     LoopedClient client = Client(limits);
+    ++salt;  // nothing of it was computed before
     const uint64_t refused = arena_.metrics().Total(Counter::kAdmissionRejectedQueue);
-    auto run = Start(client, Request());
+    auto run = Start(client, Request(Soon(), salt));
     const auto slot = TakeNext(kGroup0);
     ASSERT_TRUE(slot);
-    const Outcome outcome = client.Run(Request());
+    const Outcome outcome = client.Run(Request(Soon(), ++salt));
     EXPECT_EQ(RefusalOf(outcome), Code::kUnavailable);
     EXPECT_GT(RetryOf(outcome), 0);
     EXPECT_EQ(arena_.metrics().Total(Counter::kAdmissionRejectedQueue), refused + 1);

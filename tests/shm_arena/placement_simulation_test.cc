@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <cmath>
 #include <deque>
+#include <memory>
 #include <random>
 #include <vector>
 
 #include "shm_arena/placement.h"
+#include "shm_arena/prefix_board.h"
 #include "shm_arena/rate_meter.h"
 
 namespace sysone {
@@ -98,6 +100,47 @@ TEST(PlacementSimulationTest, ABurstSpreadsSoThatNoGroupWaitsMuchLongerThanTheMe
   for (int n = 0; n < 400; ++n) simulation.Arrive(100);
   // 40000 tokens over 4000/s are 10 s; the band of near-equals adds its 5 %, and one job.
   EXPECT_LE(simulation.worst_wait, 10 * 1.05 + 0.1 + 0.064);
+}
+
+// ---- what groups hold ----
+
+// 64 states of 640 tokens, asked about again and again in random order; groups that keep what they computed.
+TEST(PlacementSimulationTest,
+     AStateIsComputedOnceHoweverManyGroupsThereAreUnlessTheQueueOfItsGroupIsLonger) {
+  constexpr int32_t kStates = 64, kTokens = 640;
+  constexpr uint32_t kGroups = 4;
+  const auto region = std::make_unique<PrefixRegion>();
+  PrefixBoard board(region.get());
+  std::vector<JobMarks> states;
+  for (int32_t s = 0; s < kStates; ++s) {
+    states.emplace_back(0, std::span<const int32_t>());
+    states.back().Add(std::vector<int32_t>(kTokens, s));
+  }
+  std::vector<double> queued(kGroups), computed(kGroups);
+  std::mt19937 random(5);
+  for (uint32_t n = 0; n < 5000; ++n) {
+    BoardSnapshot snapshot;
+    JobDemand job = {kTokens, kTokens};
+    const JobMarks& state = states[random() % kStates];
+    for (uint32_t g = 0; g < kGroups; ++g) {
+      snapshot.groups[snapshot.group_count++] = Ready(std::llround(queued[g]), {1000, 100});
+      job.held[g] = board.Held(GroupId{g}, state);
+    }
+    const GroupId group = *PlaceJob(snapshot, job, n);
+    const auto work = static_cast<double>(job.Work(group));
+    board.Sent(group, state);
+    queued[Index(group)] += work;
+    computed[Index(group)] += work;
+    for (double& queue : queued)
+      queue = std::max(0.0, queue - 160);  // all groups together do a state a request
+  }
+  double sum = 0;
+  for (const double each : computed) {
+    sum += each;
+    EXPECT_GT(each, kTokens * kStates / kGroups / 2) << "one group has nearly nothing to do";
+  }
+  // Each state once; twice where its group had a queue when it came again; and a token for each request.
+  EXPECT_LT(sum, 2 * kStates * kTokens + 5000);
 }
 
 // ---- measured rates ----

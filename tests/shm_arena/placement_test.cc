@@ -120,6 +120,38 @@ TEST(PlacementTest, NearEqualsTakeTurnsAndOthersDoNot) {
   EXPECT_EQ(PlaceJob(Board({Ready(0), Ready(70)}), kJob, 1), G(0));
 }
 
+JobDemand Held(int64_t tokens, std::initializer_list<uint32_t> held) {
+  JobDemand job = {.tokens = tokens, .longest_sequence = 100};
+  std::copy(held.begin(), held.end(), job.held.begin());
+  return job;
+}
+
+TEST(PlacementTest, WhatAGroupHoldsNeedNotBeComputedThere) {
+  for (uint32_t rotation = 0; rotation < 4; ++rotation) {
+    // 1000 tokens of which 900 are there end before 1000 on an idle group …
+    EXPECT_EQ(PlaceJob(Board({Ready(0), Ready(800)}), Held(1000, {0, 900}), rotation), G(1));
+    // … but not behind a queue that is longer than what is spared.
+    EXPECT_EQ(PlaceJob(Board({Ready(0), Ready(1100)}), Held(1000, {0, 900}), rotation), G(0));
+  }
+}
+
+TEST(PlacementTest, AmongNearEqualsTheOneThatHoldsMostIsTakenAndThoseThatHoldAlikeTakeTurns) {
+  const BoardSnapshot idle = Board({Ready(0), Ready(0), Ready(0)});
+  for (uint32_t rotation = 0; rotation < 4; ++rotation) {
+    EXPECT_EQ(PlaceJob(idle, Held(60, {0, 40, 0}), rotation), G(1));
+    EXPECT_EQ(PlaceJob(idle, Held(60, {60, 40, 0}), rotation), G(0));
+  }
+  std::set<GroupId> turns;
+  for (uint32_t rotation = 0; rotation < 4; ++rotation)
+    turns.insert(*PlaceJob(idle, Held(60, {60, 0, 60}), rotation));
+  EXPECT_EQ(turns, (std::set{G(0), G(2)}));
+}
+
+TEST(PlacementTest, AJobThatIsHeldAsAWholeIsStillWork) {
+  EXPECT_EQ(Held(60, {60, 20}).Work(G(0)), 1);
+  EXPECT_EQ(Held(60, {60, 20}).Work(G(1)), 40);
+}
+
 TEST(PlacementTest, TheExcludedGroupIsTakenOnlyWhenNoOtherCan) {
   EXPECT_EQ(PlaceJob(Board({Ready(0), Ready(90000)}), kJob, 0, G(0)), G(1));
   EXPECT_EQ(PlaceJob(Board({Ready(0), In(GroupState::kDead)}), kJob, 0, G(0)), G(0));
