@@ -6,7 +6,8 @@
 //
 // FILE holds one JSON request body a line; they are sent in turn, or at random. Prints one JSON object. `answers` are the
 // questions that were answered: the mark stands once for each in a response. `outside_us` is what a request took beyond its
-// forward pass, which the Server-Timing header tells. --check: equal bodies must get equal answers; a difference counts as an
+// forward pass, which the Server-Timing header tells; `served_us` is the part of it that the server's own clock saw, from the
+// request's first byte to the response. --check: equal bodies must get equal answers; a difference counts as an
 // error.
 //
 // A server may close a connection. `reconnects` counts the connections that were made anew to ask on, `unanswered` the requests
@@ -183,6 +184,7 @@ class Load {
   void Print() {
     std::sort(latencies_us_.begin(), latencies_us_.end());
     std::sort(outside_us_.begin(), outside_us_.end());
+    std::sort(served_us_.begin(), served_us_.end());
     const double seconds = static_cast<double>(end_ns_ - begin_ns_) * 1e-9;
     const auto print_count = [](const char* name, uint64_t count) {
       printf("\"%s\": %llu, ", name, static_cast<unsigned long long>(count));
@@ -201,6 +203,8 @@ class Load {
     PrintQuantiles("latency_us", latencies_us_);
     printf(", ");
     PrintQuantiles("outside_us", outside_us_);
+    printf(", ");
+    PrintQuantiles("served_us", served_us_);
     printf(", \"statuses\": {");
     const char* comma = "";
     for (const auto& [status, count] : statuses_) {
@@ -332,7 +336,10 @@ class Load {
     if (status != 200) return;
     answers_ += Occurrences(body, options_.answer_mark);
     const double pass_ms = NumberAfter(head, "pass;dur=", -1);
-    if (pass_ms >= 0) outside_us_.push_back(static_cast<float>(us - pass_ms * 1e3));
+    if (pass_ms < 0) return;
+    outside_us_.push_back(static_cast<float>(us - pass_ms * 1e3));
+    const double total_ms = NumberAfter(head, "total;dur=", -1);
+    if (total_ms >= 0) served_us_.push_back(static_cast<float>((total_ms - pass_ms) * 1e3));
   }
 
   bool Differs(size_t request, std::string_view body) {
@@ -360,6 +367,7 @@ class Load {
   std::map<int, uint64_t> statuses_;
   std::vector<float> latencies_us_;
   std::vector<float> outside_us_;
+  std::vector<float> served_us_;
 };
 
 }  // namespace
