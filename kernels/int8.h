@@ -1,10 +1,11 @@
 // The numbers behind --dtype int8, shared by the backends.
 //
-//   weights      w ≈ low + q · scale, 0 ≤ q ≤ 127, for kInt8Group neighbours of an output column
+//   weights      w ≈ (low + q · scale) · unit, 0 ≤ q ≤ 127, for kInt8Group neighbours of an output column; the scale is an
+//                integer, the unit belongs to the column
 //   activations  x ≈ q · step, |q| ≤ 127, for kInt8Group neighbours of a row; except peaks, at most kPeaks of them, which are
 //                far above the rest of the row and stay floats
 //   product      Σ q q as an exact integer for each group, times step and scale, plus low · step · Σ q of the activations,
-//                summed over the groups in their order; then each peak times its weight
+//                summed over the groups in their order; then each peak times its weight; all times unit
 //
 // Files of 4 and 5 bits keep blocks of 32 weights as low + level · scale. A group finds such levels again, so that nothing is
 // lost of these files, and where they are no more than 16, half a byte holds a code. Seven bits for the others are what
@@ -17,6 +18,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <span>
 
 namespace sysone {
 
@@ -24,16 +26,23 @@ inline constexpr int64_t kInt8Group = 32;
 inline constexpr int32_t kWeightLevels = 127;      // the largest code of a weight
 inline constexpr int32_t kHalfByteLevels = 15;     // the largest one that half a byte holds
 inline constexpr int32_t kActivationLevels = 127;  // the largest |code| of an activation
+inline constexpr int32_t kScaleLevels = 32767;     // the largest scale of a group
 // Two products, and half of a group's products of half bytes, fit 16 bits.
 static_assert(2 * kWeightLevels * kActivationLevels <= std::numeric_limits<int16_t>::max());
 static_assert(kInt8Group / 2 * kHalfByteLevels * kActivationLevels <=
               std::numeric_limits<int16_t>::max());
+// A group's sum of products of half bytes times its scale fits 32 bits.
+static_assert(int64_t{kInt8Group} * kHalfByteLevels * kActivationLevels * kScaleLevels <=
+              std::numeric_limits<int32_t>::max());
 
 // Of one group of weights: w ≈ low + q · scale.
 struct Int8Scale {
   float scale = 0;
   float low = 0;
 };
+inline float WeightOf(const Int8Scale& scale, uint8_t q) {
+  return scale.low + scale.scale * static_cast<float>(q);
+}
 
 // How many equal steps lead from 0 to 1 such that every value[i] in [0, 1] lies on one: the fewest, up to kWeightLevels, or
 // kWeightLevels if there are none. A thousandth of a step is allowed, which is more than float32 rounds.
@@ -73,6 +82,28 @@ inline Int8Scale QuantiseGroup(const float* w, int64_t n, uint8_t* out) {
   const auto steps = static_cast<float>(StepsOf(place, n));
   for (int64_t i = 0; i < n; ++i) out[i] = static_cast<uint8_t>(std::lrint(place[i] * steps));
   return {range / steps, least};
+}
+
+// Fills codes, as many as w has, and groups. The column's unit, NaN if a value is no number; else a power of two, so that scales
+// of up to 14 bits that are not far below the column's largest one stay as they are: those of files have 11.
+inline float QuantiseColumn(std::span<const float> w, uint8_t* codes, Int8Scale* groups) {
+  const auto n = static_cast<int64_t>(w.size());
+  float largest = 0;
+  bool numbers = true;
+  Int8Scale* end = groups;
+  for (int64_t k = 0; k < n; k += kInt8Group, ++end) {
+    *end = QuantiseGroup(w.data() + k, std::min(kInt8Group, n - k), codes + k);
+    numbers &= !std::isnan(end->scale);
+    // Lows count only to keep them from becoming infinite.
+    largest = std::max({largest, end->scale, std::abs(end->low) * 0x1p-64f});
+  }
+  int exponent = 0;
+  std::frexp(largest, &exponent);
+  float unit = std::ldexp(1.0f, exponent - 15);
+  if (std::round(largest / unit) > kScaleLevels) unit *= 2;
+  for (Int8Scale* group = groups; group < end; ++group)
+    *group = numbers ? Int8Scale{std::round(group->scale / unit), group->low / unit} : Int8Scale{};
+  return numbers ? unit : std::numeric_limits<float>::quiet_NaN();
 }
 
 // A peak is more than kPeak times the mean |x| of its row. Trained models have some in fixed places, and one would take all

@@ -29,19 +29,20 @@ constexpr int64_t kCols = static_cast<int64_t>(kPanelCols);
 // Groups of a panel at a time: with the rows of a tile two thirds of a first-level cache of 32 KiB.
 constexpr int64_t kMaxGroups = HWY_MIN(kUnpackedGroups, 12288 / static_cast<int64_t>(kCodeBytes));
 
-void Pack(const uint8_t* codes, int64_t stride, const Int8Scale* scales, bool half_bytes,
-          std::byte* group) {
+template <Codes kCodes>
+void Pack(const uint8_t* codes, int64_t stride, const Int8Scale* scales, std::byte* group) {
   auto* const floats = reinterpret_cast<float*>(group);
   auto* to = reinterpret_cast<uint8_t*>(group + kScaleBytes);
   for (int64_t c = 0; c < kCols; ++c) {
-    floats[c] = scales[c].scale;
+    StoreScale<kCodes>(static_cast<int16_t>(scales[c].scale), floats + c);
     floats[kCols + c] = scales[c].low;
   }
-  for (int64_t k = 0; k < kInt8Group; k += half_bytes ? 8 : 4) {
+  constexpr bool kHalfBytes = kCodes == Codes::kHalfBytes;
+  for (int64_t k = 0; k < kInt8Group; k += kHalfBytes ? 8 : 4) {
     for (int64_t c = 0; c < kCols; ++c) {
       for (int64_t i = 0; i < 4; ++i) {
         const uint8_t* const from = codes + c * stride + k + i;
-        *to++ = static_cast<uint8_t>(half_bytes ? from[0] | from[4] << 4 : from[0]);
+        *to++ = static_cast<uint8_t>(kHalfBytes ? from[0] | from[4] << 4 : from[0]);
       }
     }
   }
@@ -65,62 +66,71 @@ void Unpack(const std::byte* HWY_RESTRICT halves, int64_t groups, std::byte* HWY
   }
 }
 
+constexpr size_t GroupBytes(bool half_bytes) {
+  return kScaleBytes + (half_bytes ? kCodeBytes / 2 : kCodeBytes);
+}
+
 // The part of a panel that begins with a group, and how many bytes a group has.
 struct PanelPart {
   const std::byte* groups;
   size_t group_bytes;
 };
 PanelPart PartAt(const Int8Panel& panel, int64_t group) {
-  const size_t bytes = kScaleBytes + (panel.half_bytes ? kCodeBytes / 2 : kCodeBytes);
+  const size_t bytes = GroupBytes(panel.half_bytes);
   return {panel.groups + static_cast<size_t>(group) * bytes, bytes};
 }
 
-// Weights of column k in a panel, kLanes of them from column h * kLanes on.
-HWY_INLINE VF WeightsAt(const Int8Panel& panel, int64_t k, size_t h) {
+// The peaks of a block of rows times their weights in one panel, to its sums.
+template <Codes kCodes>
+void AddPeaks(const Int8Product& p, int64_t first_row, int64_t rows, const std::byte* panel,
+              float* sums) {
+  constexpr bool kHalfBytes = kCodes == Codes::kHalfBytes;
   const DF d;
   const hn::RebindToUnsigned<DI> du;
-  const auto quad = static_cast<size_t>(k % kInt8Group) / 4;
-  const std::byte* const group = PartAt(panel, k / kInt8Group).groups;
-  const auto* const scales = reinterpret_cast<const float*>(group) + h * kLanes;
-  const auto* const codes = reinterpret_cast<const uint8_t*>(group + kScaleBytes) + 4 * h * kLanes;
-  const int byte = static_cast<int>(k % 4) * 8;
-  const size_t row = panel.half_bytes ? quad / 2 : quad;
-  const auto four = hn::BitCast(du, LoadCodes(codes + row * 4 * kPanelCols));
-  const auto shifted =
-      hn::ShiftRightSame(four, panel.half_bytes ? byte + static_cast<int>(quad % 2) * 4 : byte);
-  const auto code = hn::And(shifted, hn::Set(du, panel.half_bytes ? 0x0F : 0xFF));
-  return hn::MulAdd(hn::ConvertTo(d, hn::BitCast(DI(), code)), hn::Load(d, scales),
-                    hn::Load(d, scales + kPanelCols));
-}
-
-// The peaks of a block of rows times their weights in one panel, to its sums.
-void AddPeaks(const Int8Product& p, int64_t first_row, int64_t rows, const Int8Panel& panel,
-              float* sums) {
-  const DF d;
+  const auto mask = hn::Set(du, kHalfBytes ? 0x0F : 0xFF);
   for (int64_t r = first_row; r < first_row + rows; ++r, sums += kBlockCols) {
+    if (p.peak_counts[r] == 0) continue;
     const std::span<const Peak> peaks(p.peaks + r * p.peak_stride,
                                       static_cast<size_t>(p.peak_counts[r]));
-    for (size_t h = 0; h < 2 && !peaks.empty(); ++h) {
-      VF sum = hn::Load(d, sums + h * kLanes);
-      for (const Peak& peak : peaks)
-        sum = hn::MulAdd(WeightsAt(panel, peak.k, h), hn::Set(d, peak.value), sum);
-      hn::Store(sum, d, sums + h * kLanes);
+    VF low_sum = hn::Load(d, sums), high_sum = hn::Load(d, sums + kLanes);
+    for (const Peak& peak : peaks) {
+      const auto k = static_cast<size_t>(peak.k);
+      const std::byte* const group = panel + k / kInt8Group * GroupBytes(kHalfBytes);
+      const auto* const scales = reinterpret_cast<const float*>(group);
+      const size_t quad = k % kInt8Group / 4;
+      const auto* const codes = reinterpret_cast<const uint8_t*>(group + kScaleBytes) +
+                                (kHalfBytes ? quad / 2 : quad) * 4 * kPanelCols;
+      const int shift = static_cast<int>(k % 4 * 8 + (kHalfBytes ? quad % 2 * 4 : 0));
+      const VF value = hn::Set(d, peak.value);
+      const auto add = [&](size_t h, VF& sum) HWY_ATTR {
+        const auto four = hn::BitCast(du, LoadCodes(codes + 4 * h * kLanes));
+        const auto code = hn::And(hn::ShiftRightSame(four, shift), mask);
+        const VF weight = hn::MulAdd(hn::ConvertTo(d, hn::BitCast(DI(), code)),
+                                     Scales<kCodes>(scales + h * kLanes),
+                                     hn::Load(d, scales + kPanelCols + h * kLanes));
+        sum = hn::MulAdd(weight, value, sum);
+      };
+      add(0, low_sum);
+      add(1, high_sum);
     }
+    hn::Store(low_sum, d, sums);
+    hn::Store(high_sum, d, sums + kLanes);
   }
 }
 
-// Sums [rows][kBlockCols] to the output columns [first_col, end_col).
+// Sums [rows][kBlockCols] times the columns' units to the output columns [first_col, end_col).
 void Finish(const Int8Product& p, int64_t first_row, int64_t rows, int64_t first_col,
             int64_t end_col) {
   const DF d;
   const size_t count = static_cast<size_t>(end_col - first_col);
   for (int64_t r = 0; r < rows; ++r) {
     const float* const sums = p.sums + r * kBlockCols;
+    const float* const units = p.units + first_col;
     float* const out = p.out + (first_row + r) * p.out_stride + first_col;
     const float* const term = p.add ? out : p.bias ? p.bias + first_col : nullptr;
     for (size_t c = 0; c < count; c += kLanes) {
       const size_t part = std::min(kLanes, count - c);
-      const VF sum = hn::Load(d, sums + c);
+      const VF sum = hn::Mul(hn::Load(d, sums + c), hn::Load(d, units + c));
       StoreUpTo(term ? hn::Add(sum, LoadUpTo(term + c, part)) : sum, out + c, part);
     }
   }
@@ -161,8 +171,11 @@ void MultiplyBlock(const Int8Product& p, int64_t first_row, int64_t rows, int64_
                    p.sums + (panel - first_panel) * kCols);
     }
   }
-  for (int64_t panel = first_panel; panel < end_panel; ++panel)
-    AddPeaks(p, first_row, rows, p.panels[panel], p.sums + (panel - first_panel) * kCols);
+  for (int64_t panel = first_panel; panel < end_panel; ++panel) {
+    const auto add_peaks =
+        p.panels[panel].half_bytes ? AddPeaks<Codes::kHalfBytes> : AddPeaks<Codes::kBytes>;
+    add_peaks(p, first_row, rows, p.panels[panel].groups, p.sums + (panel - first_panel) * kCols);
+  }
   Finish(p, first_row, rows, first_panel * kCols, std::min(p.cols, end_panel * kCols));
 }
 
@@ -262,7 +275,8 @@ int32_t Encode(const float* x, int64_t n, int8_t* row, float* steps, Peak* peaks
 }
 
 const Int8Kernels* Kernels() {
-  static constexpr Int8Kernels kKernels = {kCols, kTileRows, Encode, Pack, Multiply};
+  static constexpr Int8Kernels kKernels = {
+      kCols, kTileRows, Encode, Pack<Codes::kBytes>, Pack<Codes::kHalfBytes>, Multiply};
   return &kKernels;
 }
 

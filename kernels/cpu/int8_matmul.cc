@@ -2,6 +2,7 @@
 // product among threads by output columns.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <map>
 #include <vector>
 
 #include "kernels/cpu/kernel_tables.h"
@@ -15,6 +16,7 @@ struct Int8Weight : CpuWeight {
   int64_t groups = 0;             // of in_cols
   std::vector<Int8Panel> panels;  // in `buffer`
   Buffer buffer;
+  Buffer units;  // floats
 };
 
 class Int8MatMul : public MatMulEngine {
@@ -36,6 +38,8 @@ class Int8MatMul : public MatMulEngine {
     weight->in_cols = in_cols;
     weight->groups = DivideUp(in_cols, kInt8Group);
     weight->panels.resize(static_cast<size_t>(DivideUp(out_cols, kernels_.panel_cols)));
+    weight->units =
+        Buffer(weight->panels.size() * static_cast<size_t>(kernels_.panel_cols) * sizeof(float));
     // How much memory the codes need is known when all are there.
     std::vector<Panel> quantised(weight->panels.size());
     const auto count = std::ssize(quantised);
@@ -52,10 +56,12 @@ class Int8MatMul : public MatMulEngine {
       const Panel& panel = quantised[i];
       std::byte* const to = weight->buffer.As<std::byte>() + (i == 0 ? 0 : ends[i - 1]);
       weight->panels[i] = {to, panel.half_bytes};
+      std::ranges::copy(panel.units, weight->units.As<float>() + item * kernels_.panel_cols);
+      const auto pack = panel.half_bytes ? kernels_.pack_half_bytes : kernels_.pack_bytes;
       for (int64_t g = 0; g < weight->groups; ++g)
-        kernels_.pack(panel.codes.data() + g * kInt8Group, weight->groups * kInt8Group,
-                      panel.scales.data() + g * kernels_.panel_cols, panel.half_bytes,
-                      to + g * kernels_.GroupBytes(panel.half_bytes));
+        pack(panel.codes.data() + g * kInt8Group, weight->groups * kInt8Group,
+             panel.scales.data() + g * kernels_.panel_cols,
+             to + g * kernels_.GroupBytes(panel.half_bytes));
     });
     return weight;
   }
@@ -63,10 +69,8 @@ class Int8MatMul : public MatMulEngine {
   void Multiply(const MatMulCall& call) override {
     if (call.rows == 0) return;
     const auto& weight = static_cast<const Int8Weight&>(*call.weight);
-    // Four pieces a thread even out threads that the machine slows down.
-    const int64_t panels = std::ssize(weight.panels);
-    const int64_t pieces = std::min<int64_t>(4 * pool_.threads(), panels);
-    pool_.ParallelFor(pieces, [&](int64_t item, int thread) {
+    const std::vector<int64_t>& ends = PieceEnds(std::ssize(weight.panels));
+    pool_.ParallelFor(std::ssize(ends), [&](int64_t item, int thread) {
       Int8Product product;
       product.a = call.x->i8.Row(0);
       product.steps = call.x->steps.Row(0);
@@ -76,8 +80,9 @@ class Int8MatMul : public MatMulEngine {
       product.rows = call.rows;
       product.k = weight.groups * kInt8Group;
       product.panels = weight.panels.data();
-      product.first_panel = panels * item / pieces;
-      product.end_panel = panels * (item + 1) / pieces;
+      product.units = weight.units.As<float>();
+      product.first_panel = item == 0 ? 0 : ends[static_cast<size_t>(item) - 1];
+      product.end_panel = ends[static_cast<size_t>(item)];
       product.cols = weight.out_cols;
       product.bias = call.bias;
       product.out = call.out;
@@ -92,9 +97,19 @@ class Int8MatMul : public MatMulEngine {
  private:
   struct Panel {
     std::vector<uint8_t> codes;     // [panel_cols][groups * kInt8Group]
-    std::vector<Int8Scale> scales;  // [groups][panel_cols]
+    std::vector<Int8Scale> scales;  // [groups][panel_cols], in units of their column
+    std::vector<float> units;       // [panel_cols]
     bool half_bytes = false;
   };
+
+  // Where the pieces of a product end that threads take one after the other. Each is a part of what is left, down to a single
+  // panel: few pieces, and no thread waits long for another one that the machine slows down.
+  const std::vector<int64_t>& PieceEnds(int64_t panels) {
+    std::vector<int64_t>& ends = piece_ends_[panels];
+    for (int64_t end = ends.empty() ? 0 : panels; end < panels; ends.push_back(end))
+      end += std::max<int64_t>(1, (panels - end) / (2 * pool_.threads()));
+    return ends;
+  }
 
   // The panel that begins with column `first`; zeros for columns past the last one.
   Panel Quantise(const Int8Weight& weight, int64_t first, const RowReader& reader) const {
@@ -105,11 +120,15 @@ class Int8MatMul : public MatMulEngine {
     Panel panel;
     panel.codes.resize(static_cast<size_t>(width * depth));
     panel.scales.resize(static_cast<size_t>(width * weight.groups));
+    panel.units.resize(static_cast<size_t>(width));
+    std::vector<Int8Scale> scales(static_cast<size_t>(weight.groups));
     for (int64_t c = 0; c < count; ++c) {
-      for (int64_t k = 0; k < weight.in_cols; k += kInt8Group)
-        panel.scales[static_cast<size_t>(k / kInt8Group * width + c)] = QuantiseGroup(
-            rows.data() + c * weight.in_cols + k, std::min(kInt8Group, weight.in_cols - k),
-            panel.codes.data() + c * depth + k);
+      const std::span<const float> column(rows.data() + c * weight.in_cols,
+                                          static_cast<size_t>(weight.in_cols));
+      panel.units[static_cast<size_t>(c)] =
+          QuantiseColumn(column, panel.codes.data() + c * depth, scales.data());
+      for (int64_t g = 0; g < weight.groups; ++g)
+        panel.scales[static_cast<size_t>(g * width + c)] = scales[static_cast<size_t>(g)];
     }
     panel.half_bytes = std::ranges::max(panel.codes) <= kHalfByteLevels;
     return panel;
@@ -117,7 +136,8 @@ class Int8MatMul : public MatMulEngine {
 
   const Int8Kernels& kernels_;
   ThreadPool& pool_;
-  std::vector<Buffer> sums_, unpacked_;  // one a thread
+  std::vector<Buffer> sums_, unpacked_;                 // one a thread
+  std::map<int64_t, std::vector<int64_t>> piece_ends_;  // by the number of panels
 };
 
 }  // namespace

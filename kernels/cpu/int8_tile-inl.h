@@ -1,8 +1,8 @@
 // The register tile of the int8 products: kRows rows of activations against one panel of weights. Four neighbours of k at a
 // time: a 32-bit lane holds them, unsigned codes of the weights and signed ones of the activations. How they are multiplied
-// and added is the instruction set's business (AddProducts); a group's integer sum is exact in every way, and each element of
-// the result is one chain of multiply-adds over the groups in their order, whatever the tile's shape and however k is cut
-// between groups.
+// and added is the instruction set's business (AddProducts); a group's integer sum is exact in every way, and
+// each element of the result is one chain of multiply-adds over the groups in their order, whatever the tile's shape and
+// however k is cut between groups.
 //
 // Activations lie in the order of their use, [k / 4][kTileRows][4 of k]: as rows of their own, they would compete for the
 // same banks and sets of the first-level cache, a sixth slower and more.
@@ -38,7 +38,8 @@ inline constexpr size_t kCodeBytes = static_cast<size_t>(kInt8Group) * kPanelCol
 enum class Codes { kHalfBytes, kBytes };
 
 // A sum keeps for every 32-bit lane the products of the four weights and activations that lie there: Products begins one,
-// AddProducts adds to it, kQuads in all at most, and Total gives what it comes to.
+// AddProducts adds to it, kQuads in all at most, and Scaled gives what it comes to, times the columns' scales as StoreScale has
+// written them.
 #if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
 
 // Two ones of 16 bits in every lane.
@@ -67,11 +68,26 @@ HWY_INLINE void AddProducts(VI weights, VI activations, VI& sum) {
         : "v"(activations.raw), "v"(weights.raw), "v"(Ones16().raw));
   }
 }
+// Scales of half bytes lie twice in a lane, because its sum is two of 16 bits: one instruction scales and adds them.
 template <Codes kCodes>
-HWY_INLINE VI Total(VI sum) {
+HWY_INLINE void StoreScale(int16_t scale, float* to) {
+  const int16_t twice[2] = {scale, scale};
   if constexpr (kCodes == Codes::kHalfBytes)
-    asm("vpmaddwd %1, %0, %0" : "+v"(sum.raw) : "v"(Ones16().raw));
-  return sum;
+    std::memcpy(to, twice, sizeof(twice));
+  else
+    *to = scale;
+}
+template <Codes kCodes>
+HWY_INLINE VF Scales(const float* from) {
+  const VF scales = hn::Load(DF(), from);
+  if constexpr (kCodes == Codes::kBytes) return scales;
+  return hn::ConvertTo(DF(), hn::And(hn::BitCast(DI(), scales), hn::Set(DI(), 0xFFFF)));
+}
+template <Codes kCodes>
+HWY_INLINE VF Scaled(VI sum, VF stored_scales) {
+  if constexpr (kCodes == Codes::kBytes) return hn::Mul(hn::ConvertTo(DF(), sum), stored_scales);
+  asm("vpmaddwd %1, %0, %0" : "+v"(sum.raw) : "v"(stored_scales.raw));
+  return hn::ConvertTo(DF(), sum);
 }
 
 #else
@@ -100,8 +116,16 @@ HWY_INLINE VI Products(VI weights, VI activations) {
 }
 // As above.
 template <Codes>
-HWY_INLINE VI Total(VI sum) {
-  return sum;
+HWY_INLINE void StoreScale(int16_t scale, float* to) {
+  *to = scale;
+}
+template <Codes>
+HWY_INLINE VF Scales(const float* from) {
+  return hn::Load(DF(), from);
+}
+template <Codes>
+HWY_INLINE VF Scaled(VI sum, VF stored_scales) {
+  return hn::Mul(hn::ConvertTo(DF(), sum), stored_scales);
 }
 
 #endif
@@ -117,7 +141,7 @@ HWY_INLINE VI LoadCodes(const uint8_t* b) {
 #endif
 }
 
-// products[r] = Σ_k a[k / 4][r][k % 4] · codes[k / 4][…][k % 4] over a group, before Total.
+// products[r] = Σ_k a[k / 4][r][k % 4] · codes[k / 4][…][k % 4] over a group, before Scaled.
 template <Codes kCodes, int kRows>
 HWY_INLINE void MultiplyGroup(const int8_t* HWY_RESTRICT a, const uint8_t* HWY_RESTRICT codes,
                               VI (&products)[kRows][2]) {
@@ -156,16 +180,23 @@ HWY_INLINE void Int8Tile(const int8_t* HWY_RESTRICT a, const float* HWY_RESTRICT
     const auto* const scales = reinterpret_cast<const float*>(b);
     VI products[kRows][2];
     MultiplyGroup<kCodes>(a, reinterpret_cast<const uint8_t*>(b + kScaleBytes), products);
+    // Scales, then lows: there are registers for two vectors.
+    VF scaled[kRows][2];
+    for (size_t h = 0; h < 2; ++h) {
+      const VF stored_scales = hn::Load(d, scales + h * kLanes);
+#pragma GCC unroll 16
+      for (size_t r = 0; r < kRows; ++r)
+        scaled[r][h] = Scaled<kCodes>(products[r][h], stored_scales);
+    }
+    const VF lows[2] = {hn::Load(d, scales + kPanelCols),
+                        hn::Load(d, scales + kPanelCols + kLanes)};
 #pragma GCC unroll 16
     for (size_t r = 0; r < kRows; ++r) {
       const VF step = hn::Set(d, steps[r]), total = hn::Set(d, steps[kTileRows + r]);
       for (size_t h = 0; h < 2; ++h) {
         float* const to = sums + r * sums_stride + h * kLanes;
-        const VF scale = hn::Load(d, scales + h * kLanes);
-        const VF low = hn::Load(d, scales + kPanelCols + h * kLanes);
         const VF before = resume ? hn::Load(d, to) : hn::Zero(d);
-        const VF sum = hn::ConvertTo(d, Total<kCodes>(products[r][h]));
-        hn::Store(hn::MulAdd(hn::Mul(sum, scale), step, hn::MulAdd(total, low, before)), d, to);
+        hn::Store(hn::MulAdd(total, lows[h], hn::MulAdd(scaled[r][h], step, before)), d, to);
       }
     }
     resume = true;

@@ -53,7 +53,7 @@ const MatMulKernels& GetMatMulKernels(int64_t targets);
 // --- Matrix products in int8 (kernels/int8.h)
 // ------------------------------------------------------------------------------------------------------
 // A panel lies in groups of k, one behind the other as a product reads them from memory:
-//   float scale[panel_cols], low[panel_cols]; uint8_t codes[kInt8Group / 4][panel_cols][4 of k].
+//   scale[panel_cols] of 32 bits, float low[panel_cols]; uint8_t codes[kInt8Group / 4][panel_cols][4 of k].
 // If all codes of a panel are below 16, two rows of them share one: the even one's lie in the lower halves of its bytes.
 
 struct Int8Panel {
@@ -74,6 +74,7 @@ struct Int8Product {
   int64_t rows = 0;
   int64_t k = 0;                      // padded to whole groups
   const Int8Panel* panels = nullptr;  // all panels of the weight
+  const float* units = nullptr;       // of all columns, whole panels, 64-byte aligned
   int64_t first_panel = 0;            // the part to compute: [first_panel, end_panel)
   int64_t end_panel = 0;
   int64_t cols = 0;             // of the whole weight
@@ -96,8 +97,10 @@ struct Int8Kernels {
   // tile. The number of peaks, which are put to peaks[n / kInt8Group * kPeaks] and more, n rounded up.
   int32_t (*encode)(const float* x, int64_t n, int8_t* row, float* steps, Peak* peaks) = nullptr;
   // One group, of codes[panel_cols][stride].
-  void (*pack)(const uint8_t* codes, int64_t stride, const Int8Scale* scales, bool half_bytes,
-               std::byte* group) = nullptr;
+  void (*pack_bytes)(const uint8_t* codes, int64_t stride, const Int8Scale* scales,
+                     std::byte* group) = nullptr;
+  void (*pack_half_bytes)(const uint8_t* codes, int64_t stride, const Int8Scale* scales,
+                          std::byte* group) = nullptr;
   void (*multiply)(const Int8Product& product) = nullptr;
 };
 const Int8Kernels& GetInt8Kernels(int64_t targets);

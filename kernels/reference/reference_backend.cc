@@ -313,14 +313,13 @@ class ReferenceBackend : public Backend {
   }
 
   static void RoundToInt8(Matrix& w) {
-    uint8_t q[kInt8Group];
+    std::vector<uint8_t> codes(static_cast<size_t>(w.cols));
+    std::vector<Int8Scale> groups(static_cast<size_t>((w.cols + kInt8Group - 1) / kInt8Group));
     for (int64_t c = 0; c < w.rows; ++c) {
-      for (int64_t k = 0; k < w.cols; k += kInt8Group) {
-        const int64_t count = std::min(kInt8Group, w.cols - k);
-        const Int8Scale scale = QuantiseGroup(w.Row(c) + k, count, q);
-        for (int64_t i = 0; i < count; ++i)
-          w.Row(c)[k + i] = scale.low + scale.scale * static_cast<float>(q[i]);
-      }
+      const std::span<float> column(w.Row(c), codes.size());
+      const float unit = QuantiseColumn(column, codes.data(), groups.data());
+      for (size_t k = 0; k < column.size(); ++k)
+        column[k] = WeightOf(groups[k / kInt8Group], codes[k]) * unit;
     }
   }
 

@@ -74,14 +74,14 @@ std::vector<float> TableAs(const std::string& dtype, std::vector<float> values) 
 
 std::vector<float> WeightAs(const std::string& dtype, std::vector<float> values, int64_t in_cols) {
   if (dtype != "int8") return TableAs(dtype, std::move(values));
-  uint8_t q[kInt8Group];
-  for (float* column = values.data(); column < values.data() + values.size(); column += in_cols) {
-    for (int64_t k = 0; k < in_cols; k += kInt8Group) {
-      const int64_t count = std::min(kInt8Group, in_cols - k);
-      const Int8Scale scale = QuantiseGroup(column + k, count, q);
-      for (int64_t i = 0; i < count; ++i)
-        column[k + i] = scale.low + scale.scale * static_cast<float>(q[i]);
-    }
+  const auto depth = static_cast<size_t>(in_cols);
+  std::vector<uint8_t> codes(depth);
+  std::vector<Int8Scale> groups((depth + kInt8Group - 1) / kInt8Group);
+  for (size_t first = 0; first < values.size(); first += depth) {
+    const std::span<float> column(values.data() + first, depth);
+    const float unit = QuantiseColumn(column, codes.data(), groups.data());
+    for (size_t k = 0; k < depth; ++k)
+      column[k] = WeightOf(groups[k / kInt8Group], codes[k]) * unit;
   }
   return values;
 }
