@@ -77,7 +77,8 @@ DecisionSettings SettingsOf(const ServeOptions& options) {
   settings.diagnostics = options.diagnostics;
   settings.request_timeout_us = static_cast<int64_t>(options.request_timeout_s * 1e6);
   settings.log_requests = !options.disable_log_requests;
-  settings.expected_groups = static_cast<uint32_t>(options.data_parallel_size);
+  // Hosts come and go; this one's groups have to be there, or one of others.
+  settings.expected_groups = static_cast<uint32_t>(std::max(LocalGroups(options), 1));
   settings.expected_api_servers = static_cast<uint32_t>(options.api_server_count);
   return settings;
 }

@@ -13,6 +13,7 @@ constexpr std::string_view kModel = "Model";
 constexpr std::string_view kHttp = "HTTP";
 constexpr std::string_view kDecisions = "Decisions";
 constexpr std::string_view kProcesses = "Processes";
+constexpr std::string_view kHosts = "Several hosts";
 constexpr std::string_view kScheduling = "Scheduling and memory";
 constexpr std::string_view kOutput = "Output and the rest";
 constexpr std::string_view kHidden = "";
@@ -93,6 +94,27 @@ const ServeFlag kFlags[] = {
      "Give up when not everything is ready after this time.", 0.1, 86400},
     {"--shutdown-timeout", &O::shutdown_timeout_s, kProcesses, "SECONDS",
      "On SIGTERM, time for requests in flight to be answered. 0: stop at once.", 0, 86400},
+
+    {"-dpl,--data-parallel-size-local", &O::data_parallel_size_local, kHosts, "N",
+     "How many of the worker groups run on this host; the others are lent by hosts that join with "
+     "--headless. -1: all of them.",
+     -1, 64},
+    {"--headless", &O::headless, kHosts, "",
+     "Serve no clients here: lend this host's worker groups to the router of another host."},
+    {"--router-address", &O::router_address, kHosts, "tcp://HOST:PORT",
+     "With --headless: where that router's link listens. Default: --data-parallel-address and "
+     "--data-parallel-rpc-port."},
+    {"-dpa,--data-parallel-address", &O::data_parallel_address, kHosts, "ADDRESS",
+     "Address at which the router waits for other hosts. Default: every IPv4 interface."},
+    {"-dpp,--data-parallel-rpc-port", &O::data_parallel_rpc_port, kHosts, "PORT",
+     "Port of the same. 0: any free port, printed when ready.", 0, 65535},
+    {"--curve-keys", &O::curve_keys, kHosts, "DIR",
+     "Folder with the keys by which hosts know each other, made by `sysone keys DIR`: the router's "
+     "host needs router.key and hosts.pub, another host host.key and router.pub."},
+    {"--allow-unauthenticated-tcp", &O::allow_unauthenticated_tcp, kHosts, "",
+     "Link hosts without keys: anybody who reaches the port can join and read what is sent."},
+    {"--link-timeout", &O::link_timeout_s, kHosts, "SECONDS",
+     "A host that is not heard of for this long is lost: its jobs go elsewhere.", 0.5, 3600},
 
     {"--max-num-batched-tokens", &O::max_num_batched_tokens, kScheduling, "TOKENS",
      "Most tokens of one forward pass, and half as many while several requests wait; longer "

@@ -222,9 +222,48 @@ bool IsName(const std::string& text) {
          });
 }
 
+// "tcp://HOST:PORT"
+bool IsTcpAddress(const std::string& text) {
+  const size_t colon = text.rfind(':');
+  if (!text.starts_with("tcp://") || colon == std::string::npos || colon <= 6) return false;
+  int port = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data() + colon + 1, end, port);
+  return error == std::errc() && stop == end && port > 0 && port <= 65535;
+}
+
+Status CheckHosts(ServeOptions& options) {
+  if (options.data_parallel_size_local > options.data_parallel_size)
+    return Error(Code::kInvalidArgument,
+                 "--data-parallel-size-local %d is more than --data-parallel-size %d",
+                 options.data_parallel_size_local, options.data_parallel_size);
+  if (options.headless) {
+    if (LocalGroups(options) == 0)
+      return Error(Code::kInvalidArgument,
+                   "--headless with --data-parallel-size-local 0 leaves nothing to do");
+    if (options.router_address.empty() && !options.data_parallel_address.empty())
+      options.router_address = Format("tcp://%s:%d", options.data_parallel_address.c_str(),
+                                      options.data_parallel_rpc_port);
+    if (!IsTcpAddress(options.router_address))
+      return Error(Code::kInvalidArgument,
+                   "--headless needs --router-address tcp://HOST:PORT, the link of the router that "
+                   "it joins, not '%s'",
+                   options.router_address.c_str());
+  } else if (!options.router_address.empty()) {
+    return Error(Code::kInvalidArgument, "--router-address goes with --headless alone");
+  }
+  if ((options.headless || RemoteGroups(options) > 0) && options.curve_keys.empty() &&
+      !options.allow_unauthenticated_tcp)
+    return Error(Code::kInvalidArgument,
+                 "groups on other hosts need keys: `sysone keys DIR` makes them, --curve-keys DIR "
+                 "takes them; or let anybody in with --allow-unauthenticated-tcp");
+  return {};
+}
+
 // Rules between flags, and values that only make sense when read.
 Status CheckTogether(ServeOptions& options) {
   if (options.api_server_count == 0) options.api_server_count = options.data_parallel_size;
+  SYSONE_RETURN_IF_ERROR(CheckHosts(options));
   if (!options.instance_name.empty() && !IsName(options.instance_name))
     return Error(Code::kInvalidArgument,
                  "--instance-name: '%s' is not 1 to 64 of letters, digits, '-' and '_'",
@@ -252,6 +291,15 @@ Status CheckTogether(ServeOptions& options) {
 }
 
 }  // namespace
+
+int LocalGroups(const ServeOptions& options) {
+  const int local = options.data_parallel_size_local;
+  return local < 0 ? options.data_parallel_size : local;
+}
+
+int RemoteGroups(const ServeOptions& options) {
+  return options.headless ? 0 : options.data_parallel_size - LocalGroups(options);
+}
 
 Result<ParsedOptions> ParseServeOptions(const std::string& program,
                                         std::span<const std::string> args) {

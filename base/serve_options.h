@@ -54,6 +54,18 @@ struct ServeOptions {
   double ready_timeout_s = 1800;   // start to ready, all children
   double shutdown_timeout_s = 30;  // SIGTERM to SIGKILL; 0: nothing is waited for
 
+  // Hosts
+  int data_parallel_size_local = -1;  // of the groups, those on this host; -1: all
+  bool headless = false;              // this host lends its groups to another host's router
+  std::string router_address;         // headless: tcp://HOST:PORT of that router's link
+  std::string
+      data_parallel_address;  // the router's: where its link listens; headless: where the router is
+  int data_parallel_rpc_port =
+      29550;               // of the link; 0 at the router's: any free port, printed when ready
+  std::string curve_keys;  // folder (link/link_keys.h)
+  bool allow_unauthenticated_tcp = false;
+  double link_timeout_s = 3;  // a host that is not heard of for this long is lost
+
   // Scheduling
   // Of one pass; half while several requests wait. Matrix products run at full rate from about a hundred on, and whoever
   // arrives waits for the pass in work.
@@ -84,6 +96,10 @@ struct ServeOptions {
   std::string program_dir;    // where sysone-api-server and sysone-worker lie; "": beside sysone
   double stuck_after_s = 60;  // a child without a heartbeat for this long is killed and replaced
 };
+
+// Of --data-parallel-size, the groups of this host and those of others.
+int LocalGroups(const ServeOptions& options);
+int RemoteGroups(const ServeOptions& options);
 
 // Longest prompt when --max-model-len is not given: KV memory for a model's full window is rarely
 // wanted.

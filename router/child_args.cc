@@ -11,8 +11,19 @@ namespace sysone {
 namespace {
 
 std::string OwnProgram(const InstanceFacts& facts, ProcessRole role) {
-  return facts.program_dir +
-         (role == ProcessRole::kWorker ? "/sysone-worker" : "/sysone-api-server");
+  const auto name = [role] {
+    switch (role) {
+      case ProcessRole::kWorker:
+        return "/sysone-worker";
+      case ProcessRole::kStandIn:
+        return "/sysone-stand-in";
+      case ProcessRole::kIntake:
+        return "/sysone-intake";
+      default:
+        return "/sysone-api-server";
+    }
+  };
+  return facts.program_dir + name();
 }
 
 bool IsGroup(const InstanceFacts& facts, ProcessRole role) {
@@ -62,6 +73,27 @@ int LocalRanks(const InstanceFacts& facts) {
   return facts.rank_hosts.empty() ? facts.options.tensor_parallel_size : facts.rank_hosts[0].ranks;
 }
 
+std::vector<ChildPlace> ChildPlaces(const ServeOptions& options) {
+  std::vector<ChildPlace> places;
+  const auto add = [&places](ProcessRole role, int count) {
+    for (int i = 0; i < count; ++i) places.push_back({role, static_cast<uint32_t>(i)});
+  };
+  add(ProcessRole::kWorker, LocalGroups(options));
+  if (RemoteGroups(options) > 0) add(ProcessRole::kStandIn, 1);
+  if (options.headless)
+    add(ProcessRole::kIntake, LocalGroups(options));
+  else
+    add(ProcessRole::kApiServer, options.api_server_count);
+  return places;
+}
+
+GroupRange GroupsOf(const ServeOptions& options, ChildPlace child) {
+  if (child.role == ProcessRole::kWorker) return {child.index, child.index + 1};
+  if (child.role != ProcessRole::kStandIn) return {};
+  return {static_cast<uint32_t>(LocalGroups(options)),
+          static_cast<uint32_t>(options.data_parallel_size)};
+}
+
 std::string ChildProgram(const InstanceFacts& facts, ProcessRole role) {
   return IsGroup(facts, role) ? "mpirun" : OwnProgram(facts, role);
 }
@@ -79,10 +111,11 @@ Args ChildArgs(const InstanceFacts& facts, ProcessRole role, uint32_t index) {
   add("--run-dir", facts.run_dir);
   add("--role-index", std::to_string(index));
   if (facts.options.served_model_names.empty()) add("--served-model-name", facts.served_name);
-  if (role == ProcessRole::kApiServer) add("--listen-fd", std::to_string(kInheritedFd));
+  if (role == ProcessRole::kApiServer || role == ProcessRole::kStandIn)
+    add("--listen-fd", std::to_string(kInheritedFd));
   if (role == ProcessRole::kWorker && facts.options.threads == 0)
     add("--threads", std::to_string(std::max(
-                         1, facts.cores / (facts.options.data_parallel_size * LocalRanks(facts)))));
+                         1, facts.cores / (LocalGroups(facts.options) * LocalRanks(facts)))));
   return args;
 }
 

@@ -35,7 +35,7 @@ std::string UrlOf(const sockaddr_storage& address, int port) {
 
 }  // namespace
 
-Result<Listener> Listener::Bind(const std::string& host, int port) {
+Result<Listener> Listener::Bind(const std::string& host, int port, const Flags& flags) {
   addrinfo hints{};
   hints.ai_family = AF_UNSPEC;
   hints.ai_socktype = SOCK_STREAM;
@@ -43,7 +43,7 @@ Result<Listener> Listener::Bind(const std::string& host, int port) {
   addrinfo* found = nullptr;
   const int failed = getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found);
   if (failed != 0)
-    return Error(Code::kInvalidArgument, "--host: cannot resolve '%s': %s", host.c_str(),
+    return Error(Code::kInvalidArgument, "%s: cannot resolve '%s': %s", flags.host, host.c_str(),
                  gai_strerror(failed));
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owned(found, freeaddrinfo);
 
@@ -57,8 +57,8 @@ Result<Listener> Listener::Bind(const std::string& host, int port) {
   if (bind(fd, found->ai_addr, found->ai_addrlen) != 0 || listen(fd, kBacklog) != 0) {
     if (errno == EADDRINUSE)
       return Error(Code::kUnavailable,
-                   "port %d on %s is in use; choose another with --port, or 0 for any free one",
-                   port, host.c_str());
+                   "port %d on %s is in use; choose another with %s, or 0 for any free one", port,
+                   host.c_str(), flags.port);
     return Error(Code::kInvalidArgument, "cannot listen on %s port %d: %s", host.c_str(), port,
                  strerror(errno));
   }

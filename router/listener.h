@@ -1,5 +1,5 @@
-// The one listening socket of the instance. The router binds it, so that a port in use is known before anything is started
-// and connections wait in one queue while an API server is replaced; the API servers inherit it.
+// A listening socket of the instance: clients', or that of other hosts' links. The router binds it, so that a port in use is known before anything is started
+// and connections wait in one queue while an API server is replaced; the children that accept inherit it.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -11,8 +11,18 @@ namespace sysone {
 
 class Listener {
  public:
-  // `host` is an address or a name; port 0 takes any free one. kUnavailable when the port is in use.
-  static Result<Listener> Bind(const std::string& host, int port);
+  // `host` is an address or a name; port 0 takes any free one. kUnavailable when the port is in use. `flags` name the two in
+  // messages.
+  struct Flags {
+    const char* host = "--host";
+    const char* port = "--port";
+  };
+  static Result<Listener> Bind(const std::string& host, int port, const Flags& flags);
+  static Result<Listener> Bind(const std::string& host, int port) {
+    return Bind(host, port, Flags());
+  }
+  // No socket: an instance that is reached through another host, at `url`.
+  static Listener None(std::string url) { return Listener(-1, 0, std::move(url)); }
   Listener(Listener&& other) noexcept;
   Listener& operator=(Listener&&) = delete;
   ~Listener();

@@ -12,12 +12,14 @@
 #include "base/log.h"
 #include "base/serve_flags.h"
 #include "base/serve_options.h"
+#include "link/link_keys.h"
 #include "router/router.h"
 
 namespace {
 
 constexpr char kUsage[] =
     "Usage: sysone serve [MODEL] [flags]   serve a model (sysone serve --help shows the flags)\n"
+    "       sysone keys DIR                make keys for hosts that work together\n"
     "       sysone flags --markdown        the flags as tables\n"
     "       sysone --version\n";
 
@@ -31,6 +33,18 @@ int Say(const std::string& text) {
   return sysone::kExitOk;
 }
 
+int MakeKeys(const std::string& dir) {
+  const sysone::Status made = sysone::WriteLinkKeys(dir);
+  if (!made.ok()) {
+    fprintf(stderr, "sysone: %s\n", made.message().c_str());
+    return sysone::kExitFailure;
+  }
+  return Say(
+      sysone::Format("%s: router.key and hosts.pub for the router's host, host.key and "
+                     "router.pub for the others\n",
+                     dir.c_str()));
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -40,6 +54,7 @@ int main(int argc, char** argv) {
   if (command == "--version") return Say(sysone::Format("sysone %s\n", sysone::SysoneVersion()));
   if (command == "flags" && args.size() == 2 && args[1] == "--markdown")
     return Say(sysone::ServeFlagsMarkdown());
+  if (command == "keys" && args.size() == 2) return MakeKeys(args[1]);
   if (command != "serve") {
     fputs(kUsage, stderr);
     return sysone::kExitUsage;

@@ -34,12 +34,11 @@ Result<int64_t> WeightBytes(const std::string& model_path, const std::string& dt
 
 Status CheckMemory(int64_t weight_bytes, const ServeOptions& options, int local_ranks,
                    int64_t available_bytes) {
-  const int64_t processes =
-      int64_t{options.data_parallel_size} * local_ranks + options.api_server_count;
+  const int64_t processes = int64_t{LocalGroups(options)} * local_ranks + options.api_server_count;
   const int64_t kv_bytes =
       options.kv_cache_memory != 0 ? options.kv_cache_memory : kKvCacheMemoryDefault;
   // Weights, keys and values are shared out among a group's ranks.
-  const int64_t needed = (weight_bytes + kv_bytes) * options.data_parallel_size * local_ranks /
+  const int64_t needed = (weight_bytes + kv_bytes) * LocalGroups(options) * local_ranks /
                              options.tensor_parallel_size +
                          kProcessBytes * processes;
   if (available_bytes == 0 || needed <= available_bytes) return {};
@@ -49,8 +48,8 @@ Status CheckMemory(int64_t weight_bytes, const ServeOptions& options, int local_
       "groups, and %d processes), %s are available; "
       "take a smaller model or less --kv-cache-memory%s",
       BytesText(needed).c_str(), BytesText(weight_bytes).c_str(), BytesText(kv_bytes).c_str(),
-      options.data_parallel_size, static_cast<int>(processes), BytesText(available_bytes).c_str(),
-      options.data_parallel_size > 1 ? " or fewer groups (--data-parallel-size)" : "");
+      LocalGroups(options), static_cast<int>(processes), BytesText(available_bytes).c_str(),
+      LocalGroups(options) > 1 ? " or fewer groups (--data-parallel-size)" : "");
 }
 
 }  // namespace sysone

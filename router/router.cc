@@ -7,6 +7,7 @@
 
 #include "base/exit_codes.h"
 #include "base/log.h"
+#include "link/link_keys.h"
 #include "router/child_process.h"
 #include "router/instance_memory.h"
 #include "router/keeper.h"
@@ -129,6 +130,19 @@ std::optional<int> Route(const InstanceFacts& facts, const Listener& listener, A
   return exit_status;
 }
 
+// What would otherwise be found out by a child only.
+Status CheckKeys(const ServeOptions& options) {
+  if (options.curve_keys.empty() || (!options.headless && RemoteGroups(options) == 0)) return {};
+  return ReadLinkKeys(options.curve_keys, options.headless ? LinkEnd::kHost : LinkEnd::kRouter)
+      .status();
+}
+
+Result<Listener> BindLink(const ServeOptions& options) {
+  const std::string& host = options.data_parallel_address;
+  return Listener::Bind(host.empty() ? "0.0.0.0" : host, options.data_parallel_rpc_port,
+                        {"--data-parallel-address", "--data-parallel-rpc-port"});
+}
+
 Result<int> ServeOrFail(InstanceFacts& facts, const ServeEnvironment& environment) {
   SYSONE_INFO("%s", LaunchPlaceText(environment.place).c_str());
   SYSONE_RETURN_IF_ERROR(CheckPlace(environment.place));
@@ -139,11 +153,14 @@ Result<int> ServeOrFail(InstanceFacts& facts, const ServeEnvironment& environmen
   // With a fixed port the arena comes first: its name is known, and whoever an earlier router left behind holds the port.
   const ServeOptions& options = facts.options;
   std::optional<Listener> listener;
-  if (options.port == 0) {
+  if (options.headless) {
+    listener.emplace(Listener::None(options.router_address));
+  } else if (options.port == 0) {
     SYSONE_ASSIGN_OR_RETURN(Listener bound, Listener::Bind(options.host, 0));
     listener.emplace(std::move(bound));
   }
   facts.instance = options.instance_name;
+  if (facts.instance.empty() && options.headless) facts.instance = "headless";
   if (facts.instance.empty())
     facts.instance = Format("port-%d", listener ? listener->port() : options.port);
   SYSONE_ASSIGN_OR_RETURN(Arena arena, MakeArena(facts, *signals));
@@ -152,11 +169,19 @@ Result<int> ServeOrFail(InstanceFacts& facts, const ServeEnvironment& environmen
     listener.emplace(std::move(bound));
   }
 
+  SYSONE_RETURN_IF_ERROR(CheckKeys(options));
+  std::optional<Listener> link;
+  if (RemoteGroups(options) > 0) {
+    SYSONE_ASSIGN_OR_RETURN(Listener bound, BindLink(options));
+    link.emplace(std::move(bound));
+    facts.link_fd = link->fd();
+  }
+
   SYSONE_ASSIGN_OR_RETURN(facts.run_dir, PrepareRunDir(environment, facts));
   const RunDir run_dir(facts.run_dir);
-  SYSONE_INFO("serving %s as instance '%s' with %s and %s", facts.model_path.c_str(),
-              facts.instance.c_str(), Counted(options.api_server_count, "API server").c_str(),
-              Counted(options.data_parallel_size, "worker group").c_str());
+  SYSONE_INFO("serving %s as instance '%s': %s", facts.model_path.c_str(), facts.instance.c_str(),
+              PartsText(options).c_str());
+  if (link) SYSONE_INFO("other hosts may join at port %d", link->port());
   InstanceMemory memory;
   return Keeper(arena, memory, *signals).Run([&](pid_t keeper) {
     return Route(facts, *listener, arena, *signals, memory, keeper);

@@ -11,18 +11,36 @@ namespace {
 constexpr uint32_t kStepPerMille = 200;  // a line every 20 %
 
 std::string LoadingText(const ChildStatus& child) {
-  if (child.role != ProcessRole::kWorker) return "loading the tokenizer and the template";
+  if (child.role == ProcessRole::kApiServer) return "loading the tokenizer and the template";
   return Format("loading weights, %u %%", child.progress / 10);
 }
 
 }  // namespace
 
 std::string ChildName(ProcessRole role, uint32_t index) {
-  return Format("%s %u", role == ProcessRole::kWorker ? "worker" : "API server", index);
+  switch (role) {
+    case ProcessRole::kWorker:
+      return Format("worker %u", index);
+    case ProcessRole::kStandIn:
+      return "the stand-in for other hosts";
+    case ProcessRole::kIntake:
+      return Format("intake %u", index);
+    default:
+      return Format("API server %u", index);
+  }
 }
 
 std::string Counted(int count, const char* noun) {
   return Format("%d %s%s", count, noun, count == 1 ? "" : "s");
+}
+
+std::string PartsText(const ServeOptions& options) {
+  std::string text =
+      options.headless ? "headless" : Counted(options.api_server_count, "API server");
+  text += ", " + Counted(LocalGroups(options), "group");
+  if (RemoteGroups(options) > 0)
+    text += Format(", room for %d of other hosts", RemoteGroups(options));
+  return text;
 }
 
 std::vector<std::string> StartProgress::Update(std::span<const ChildStatus> children) {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/serve_options.h"
 #include "shm_arena/process_table.h"
 
 namespace sysone {
@@ -24,6 +25,9 @@ std::string ChildName(ProcessRole role, uint32_t index);
 
 // "1 API server", "2 API servers"
 std::string Counted(int count, const char* noun);
+
+// What an instance consists of: "1 API server, 2 groups, room for 2 of other hosts".
+std::string PartsText(const ServeOptions& options);
 
 class StartProgress {
  public:

@@ -22,6 +22,14 @@ constexpr int64_t kCalmTickUs = 500'000;    // otherwise: heartbeats
 constexpr int64_t kTakeBackUs = 1'000'000;  // sweep for processes that died unseen
 constexpr double kMicrosPerSecond = 1e6;
 
+// Who takes requests and who answers them; the first end first.
+constexpr ProcessRole kFrontRoles[] = {ProcessRole::kApiServer, ProcessRole::kIntake};
+constexpr ProcessRole kGroupRoles[] = {ProcessRole::kWorker, ProcessRole::kStandIn};
+
+bool IsOneOf(ProcessRole role, std::span<const ProcessRole> roles) {
+  return std::find(roles.begin(), roles.end(), role) != roles.end();
+}
+
 int64_t Micros(double seconds) { return static_cast<int64_t>(seconds * kMicrosPerSecond); }
 
 }  // namespace
@@ -37,13 +45,8 @@ Supervisor::Supervisor(const InstanceFacts& facts, const Listener& listener, Are
       drain_(Micros(facts.options.shutdown_timeout_s)) {
   heartbeat_limits_.stuck_us = Micros(facts.options.stuck_after_s);
   heartbeat_limits_.late_us = std::min(heartbeat_limits_.late_us, heartbeat_limits_.stuck_us / 2);
-  const auto add = [this](ProcessRole role, int count) {
-    for (int i = 0; i < count; ++i)
-      children_.push_back(
-          {{role, static_cast<uint32_t>(i), ProcessPhase::kAbsent, 0}, ChildLife()});
-  };
-  add(ProcessRole::kWorker, facts.options.data_parallel_size);
-  add(ProcessRole::kApiServer, facts.options.api_server_count);
+  for (const ChildPlace& place : ChildPlaces(facts.options))
+    children_.push_back({{place.role, place.index, ProcessPhase::kAbsent, 0}, ChildLife()});
 }
 
 std::optional<int> Supervisor::Run() {
@@ -62,8 +65,7 @@ std::optional<int> Supervisor::Run() {
     if (!drain_.active()) Report(now_us);
     Remember();
     if (getppid() != keeper_) return std::nullopt;
-    const DrainPlan::Order order =
-        drain_.Next(now_us, Alive(ProcessRole::kApiServer), Alive(ProcessRole::kWorker));
+    const DrainPlan::Order order = drain_.Next(now_us, Alive(kFrontRoles), Alive(kGroupRoles));
     if (order == DrainPlan::Order::kFinished) break;
     ObeyDrain(order);
     Wait(now_us);
@@ -110,22 +112,23 @@ bool Supervisor::PlaceTaken(const Child& child) const {
 void Supervisor::Start(Child& child, int64_t now_us) {
   const ProcessRole role = child.status.role;
   const std::string name = ChildName(role, child.status.index);
-  if (role == ProcessRole::kWorker) {
+  const GroupRange groups = GroupsOf(facts_.options, {role, child.status.index});
+  for (uint32_t g = groups.first; g < groups.last; ++g) {
     // Jobs that an API server placed here from an old snapshot while the group was down: their owners place them again.
-    const GroupId group{child.status.index};
-    arena_.slots().ReturnGroup(group);
-    arena_.board().StartGroup(group);
-    arena_.prefixes().Forget(group);
+    arena_.slots().ReturnGroup(GroupId{g});
+    arena_.board().StartGroup(GroupId{g});
+    arena_.prefixes().Forget(GroupId{g});
   }
   child.life.Started(now_us);
   if (child.life.restarts() > 0) {
-    arena_.metrics().Add(role == ProcessRole::kWorker ? Counter::kWorkerRestarts
-                                                      : Counter::kApiServerRestarts);
+    arena_.metrics().Add(IsOneOf(role, kGroupRoles) ? Counter::kWorkerRestarts
+                                                    : Counter::kApiServerRestarts);
     SYSONE_INFO("%s: starting again (restart %d)", name.c_str(), child.life.restarts());
   }
   ChildCommand command{ChildProgram(facts_, role), ChildArgs(facts_, role, child.status.index), -1,
                        -1, ChildEnvironment(facts_, role)};
   if (role == ProcessRole::kApiServer) command.keep_fd = listener_.fd();
+  if (role == ProcessRole::kStandIn) command.keep_fd = facts_.link_fd;
   const auto pid = StartChild(command);
   if (!pid.ok()) {
     SYSONE_ERROR("%s: %s", name.c_str(), pid.status().message().c_str());
@@ -170,8 +173,9 @@ void Supervisor::OnDeath(Child& child, std::optional<int> wait_status, int64_t n
   child.status.phase = ProcessPhase::kAbsent;
   child.status.progress = 0;
   child.life.Died(now_us, hopeless);
-  if (child.status.role == ProcessRole::kWorker)
-    arena_.board().SetGroupState(GroupId{child.status.index}, GroupState::kDead);
+  const GroupRange groups = GroupsOf(facts_.options, {child.status.role, child.status.index});
+  for (uint32_t g = groups.first; g < groups.last; ++g)
+    arena_.board().SetGroupState(GroupId{g}, GroupState::kDead);
   next_take_back_us_ = now_us;
   if (drain_.active()) {
     if (wait_status != 0)
@@ -239,10 +243,9 @@ void Supervisor::Report(int64_t now_us) {
   const bool all_ready = AllReady(statuses);
   if (all_ready && !announced_) {
     const auto& names = facts_.options.served_model_names;
-    printf("sysone is ready on %s (model %s, %s, %s)\n", listener_.url().c_str(),
+    printf("sysone is ready on %s (model %s, %s)\n", listener_.url().c_str(),
            names.empty() ? facts_.served_name.c_str() : names[0].c_str(),
-           Counted(facts_.options.api_server_count, "API server").c_str(),
-           Counted(facts_.options.data_parallel_size, "group").c_str());
+           PartsText(facts_.options).c_str());
     fflush(stdout);
     announced_ = true;
     Remember();
@@ -258,10 +261,10 @@ void Supervisor::Report(int64_t now_us) {
 
 void Supervisor::TakeBack(int64_t now_us) {
   for (const Child& child : children_) {
-    // A group that is down, rank 0 included: whatever was placed there since goes back to its owner.
-    if (child.status.role == ProcessRole::kWorker &&
-        child.life.state() == ChildLife::State::kWaiting && !IdentityAlive(child.serving))
-      arena_.slots().ReturnGroup(GroupId{child.status.index});
+    // Groups that are down, rank 0 included: whatever was placed there since goes back to its owner.
+    if (child.life.state() != ChildLife::State::kWaiting || IdentityAlive(child.serving)) continue;
+    const GroupRange groups = GroupsOf(facts_.options, {child.status.role, child.status.index});
+    for (uint32_t g = groups.first; g < groups.last; ++g) arena_.slots().ReturnGroup(GroupId{g});
   }
   if (now_us < next_take_back_us_) return;
   next_take_back_us_ = now_us + kTakeBackUs;
@@ -289,19 +292,19 @@ void Supervisor::ObeyDrain(DrainPlan::Order order) {
     case DrainPlan::Order::kFinished:
       return;
     case DrainPlan::Order::kEndApiServers:
-      return Send(ProcessRole::kApiServer, SIGTERM);
+      return Send(kFrontRoles, SIGTERM);
     case DrainPlan::Order::kEndWorkers:
-      return Send(ProcessRole::kWorker, SIGTERM);
+      return Send(kGroupRoles, SIGTERM);
     case DrainPlan::Order::kKillAll:
       if (!drain_.forced())
         SYSONE_WARNING("--shutdown-timeout is over; killing %s", MissingText(Statuses()).c_str());
-      return Send(ProcessRole::kNone, SIGKILL);
+      return Send({}, SIGKILL);
   }
 }
 
-void Supervisor::Send(ProcessRole role, int signal_number) {
+void Supervisor::Send(std::span<const ProcessRole> roles, int signal_number) {
   for (const Child& child : children_) {
-    if (child.pid == 0 || (role != ProcessRole::kNone && role != child.status.role)) continue;
+    if (child.pid == 0 || (!roles.empty() && !IsOneOf(child.status.role, roles))) continue;
     // A group that is asked to end is asked through rank 0, which finishes its jobs and lets the others go: mpirun would kill
     // them. Killed, mpirun takes all of them with it (worker/worker.cc).
     if (signal_number != SIGKILL && child.serving)
@@ -311,10 +314,10 @@ void Supervisor::Send(ProcessRole role, int signal_number) {
   }
 }
 
-int Supervisor::Alive(ProcessRole role) const {
+int Supervisor::Alive(std::span<const ProcessRole> roles) const {
   return static_cast<int>(std::count_if(
       children_.begin(), children_.end(),
-      [role](const Child& child) { return child.pid != 0 && child.status.role == role; }));
+      [roles](const Child& child) { return child.pid != 0 && IsOneOf(child.status.role, roles); }));
 }
 
 std::vector<ChildStatus> Supervisor::Statuses() const {

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -65,8 +66,8 @@ class Supervisor {
   // Ends the instance with an error instead of a signal.
   void GiveUp(const std::string& reason, int exit_status, int64_t now_us);
   void ObeyDrain(DrainPlan::Order order);
-  void Send(ProcessRole role, int signal_number);  // kNone: to every child
-  int Alive(ProcessRole role) const;
+  void Send(std::span<const ProcessRole> roles, int signal_number);  // none: to every child
+  int Alive(std::span<const ProcessRole> roles) const;
   std::vector<ChildStatus> Statuses() const;
   // Whether somebody who is registered in the child's place still lives.
   bool PlaceTaken(const Child& child) const;

@@ -63,8 +63,7 @@ PrefixBoard Arena::prefixes() const {
   return PrefixBoard(At<PrefixRegion>(*segment_, ArenaRegions::kPrefixes));
 }
 
-Status Arena::Register(ProcessRole role, uint32_t role_index) {
-  SYSONE_CHECK(!lease_, "a process registers once");
+Result<ProcessLease> Arena::TakeLine(ProcessRole role, uint32_t role_index) {
   SYSONE_CHECK(role != ProcessRole::kWorker || role_index < kMaxGroups, "group %u of %u",
                role_index, kMaxGroups);
   SYSONE_ASSIGN_OR_RETURN(ProcessLease lease,
@@ -82,6 +81,16 @@ Status Arena::Register(ProcessRole role, uint32_t role_index) {
                    role_index, other->identity.pid());
     }
   }
+  return lease;
+}
+
+Result<ProcessLease> Arena::RegisterStandIn(GroupId group) {
+  return TakeLine(ProcessRole::kWorker, Index(group));
+}
+
+Status Arena::Register(ProcessRole role, uint32_t role_index) {
+  SYSONE_CHECK(!lease_, "a process registers once");
+  SYSONE_ASSIGN_OR_RETURN(ProcessLease lease, TakeLine(role, role_index));
   self_ = lease.id();
   lease_.emplace(std::move(lease));
   slots_ = std::make_unique<SlotPool>(segment_->base(), self_);

@@ -45,6 +45,9 @@ class Arena {
   // after Register; without it an owner's sweep has to find what ended.
   void WakeThrough(const std::string& run_dir);
 
+  // A further line for this process, which stands in for a worker of that group.
+  Result<ProcessLease> RegisterStandIn(GroupId group);
+
   ProcessLease& lease();  // after Register
   ProcessId self() const { return self_; }
   ProcessTable processes() const;
@@ -73,6 +76,7 @@ class Arena {
 
  private:
   explicit Arena(std::unique_ptr<Segment> segment);
+  Result<ProcessLease> TakeLine(ProcessRole role, uint32_t role_index);
   std::unique_ptr<Segment> segment_;
   ProcessId self_ = ProcessId::kNone;
   std::unique_ptr<ProcessWaker> waker_;

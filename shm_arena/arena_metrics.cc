@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "base/clock.h"
 #include "shm_arena/arena.h"
 
 namespace sysone {
@@ -68,6 +69,12 @@ void AppendGroupGauges(std::string& out, const BoardSnapshot& board) {
   lines("sysone_group_tokens_per_second",
         "Moving rate while busy; 0: not known, after a start or an idle minute.",
         [](const GroupLoad& g) { return g.rate.tokens_per_second; });
+  Gauge age(out, "sysone_group_line_age_seconds",
+            "Groups of other hosts: time since the group was last heard of.");
+  for (uint32_t g = 0; g < board.group_count; ++g)
+    if (board.groups[g].mirrored_us != 0)
+      age.Line(Label("group", std::to_string(g)),
+               static_cast<double>(MonotonicUs() - board.groups[g].mirrored_us) * 1e-6);
   lines("sysone_kv_cache_usage_perc",
         "Share of the key-value memory that unfinished jobs use, 0 to 1.",
         [](const GroupLoad& g) { return g.kv.blocks_in_use / std::max(1.0, 1.0 * g.kv.blocks); });

@@ -3,6 +3,7 @@
 #include "shm_arena/job_layout.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "base/check.h"
 
@@ -240,6 +241,28 @@ SequenceResult& JobView::result(int32_t index) const {
 void JobView::SetTimes(int64_t queue_us, int64_t pass_us) const {
   header().queue_us = queue_us;
   header().pass_us = pass_us;
+}
+
+std::span<const std::byte> JobView::job_bytes() const {
+  return {base_, static_cast<size_t>(header().results_offset)};
+}
+
+std::span<std::byte> JobView::result_bytes() const {
+  return {base_ + header().results_offset,
+          static_cast<size_t>(header().total_bytes - header().results_offset)};
+}
+
+Result<size_t> InlineJobBytes(std::span<const std::byte> job, size_t most) {
+  JobHeader header;
+  if (job.size() < sizeof header)
+    return Error(Code::kCorrupt, "job: %zu bytes are no header", job.size());
+  std::memcpy(&header, job.data(), sizeof header);
+  if (header.results_offset != job.size() || header.total_bytes < job.size() ||
+      header.total_bytes > most)
+    return Error(Code::kCorrupt, "job: %zu bytes of %llu, total_bytes %llu of at most %zu",
+                 job.size(), static_cast<unsigned long long>(header.results_offset),
+                 static_cast<unsigned long long>(header.total_bytes), most);
+  return static_cast<size_t>(header.total_bytes);
 }
 
 }  // namespace sysone

@@ -119,6 +119,12 @@ class JobView {
   std::span<float> label_logits(int32_t sequence) const;  // in the order of labels(sequence)
   SequenceResult& result(int32_t sequence) const;
   void SetTimes(int64_t queue_us, int64_t pass_us) const;
+
+  // For sending the job to another host, where it is read as if it had been written there: all that stands before the results,
+  // and the results. [job_bytes | result_bytes] is the used part of the payload.
+  std::span<const std::byte> job_bytes() const;
+  std::span<std::byte> result_bytes() const;
+
   int64_t queue_us() const { return header().queue_us; }
   int64_t pass_us() const { return header().pass_us; }
 
@@ -140,5 +146,9 @@ class JobView {
   int32_t sequence_count_ = 0;
   int32_t label_count_ = 0;
 };
+
+// Bytes of payload that a job needs of which `job` is JobView::job_bytes: where it was sent to. kCorrupt when it is cut off or
+// says that it needs more than `most`; only JobView::Open checks the rest.
+Result<size_t> InlineJobBytes(std::span<const std::byte> job, size_t most);
 
 }  // namespace sysone

@@ -44,7 +44,7 @@ namespace sysone {
 
 inline constexpr uint64_t kArenaMagic =
     0x414e4552'4f535953;  // "SYSORENA" in memory order; written last
-inline constexpr uint32_t kArenaVersion = 1;
+inline constexpr uint32_t kArenaVersion = 2;
 inline constexpr size_t kPageBytes = 4096;
 
 // ---- configuration ----

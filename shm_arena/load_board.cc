@@ -97,6 +97,16 @@ void LoadBoard::RecordKv(GroupId group, const KvUsage& usage) {
   line.kv_block_bytes.store(usage.block_bytes, kRelaxed);
 }
 
+void LoadBoard::Mirror(GroupId group, const MirroredLine& mirrored, int64_t now_us) {
+  GroupLine& line = region_->groups[Index(group)];
+  line.mirrored_us.store(now_us, kRelaxed);
+  SetRate(group, mirrored.rate);
+  RecordKv(group, mirrored.kv);
+  line.total_tokens.fetch_add(mirrored.tokens, kRelaxed);
+  line.total_batches.fetch_add(mirrored.batches, kRelaxed);
+  line.total_busy_us.fetch_add(mirrored.busy_us, kRelaxed);
+}
+
 uint64_t LoadBoard::NextPublishSequence(GroupId group) {
   return region_->groups[Index(group)].publish_sequence.fetch_add(1, kRelaxed) + 1;
 }
@@ -121,6 +131,7 @@ GroupLoad LoadBoard::Read(GroupId group) const {
   load.total_tokens = line.total_tokens.load(kRelaxed);
   load.total_batches = line.total_batches.load(kRelaxed);
   load.total_busy_us = line.total_busy_us.load(kRelaxed);
+  load.mirrored_us = line.mirrored_us.load(kRelaxed);
   const uint32_t rows = processes_->lines_used.load(std::memory_order_acquire);
   for (uint32_t row = 0; row < rows; ++row) {
     const LoadCell& cell = region_->rows[row].cells[Index(group)];

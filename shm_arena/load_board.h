@@ -58,6 +58,8 @@ struct alignas(128) GroupLine {
   std::atomic<uint64_t> total_batches;
   std::atomic<uint64_t> total_busy_us;
   std::atomic<uint64_t> kv_block_bytes;
+  // MonotonicUs: a group of another host, whose line is a copy, was last heard of then. 0: the line is its own.
+  std::atomic<int64_t> mirrored_us;
   // API servers write this one.
   alignas(128) std::atomic<uint64_t> publish_sequence;
 };
@@ -83,6 +85,16 @@ struct GroupRate {
   float tokens_a_pass = 0;      // on average, meanwhile
 };
 
+// What another host's board says of its group, to be copied to this one's.
+struct MirroredLine {
+  GroupRate rate;
+  KvUsage kv;
+  // Since the last copy.
+  uint64_t tokens = 0;
+  uint64_t batches = 0;
+  uint64_t busy_us = 0;
+};
+
 // What placement needs to know of one group.
 struct GroupLoad {
   GroupState state = GroupState::kAbsent;
@@ -97,6 +109,7 @@ struct GroupLoad {
   uint64_t total_tokens = 0;
   uint64_t total_batches = 0;
   uint64_t total_busy_us = 0;
+  int64_t mirrored_us = 0;  // 0: not a copy
 };
 
 struct BoardSnapshot {
@@ -130,6 +143,9 @@ class LoadBoard {
   // After each pass, and from time to time without one, because a rate gets old.
   void SetRate(GroupId group, const GroupRate& rate);
   void RecordKv(GroupId group, const KvUsage& usage);
+  // Stand-in (the worker of a group of another host): the same from there, at `now_us` (MonotonicUs). RecordBatch then counts
+  // jobs alone.
+  void Mirror(GroupId group, const MirroredLine& line, int64_t now_us);
 
   // A number that grows with every publish to the group: the order in which the worker's sweep
   // takes jobs.

@@ -22,6 +22,10 @@ const char* ProcessRoleName(ProcessRole role) {
       return "api_server";
     case ProcessRole::kWorker:
       return "worker";
+    case ProcessRole::kStandIn:
+      return "stand_in";
+    case ProcessRole::kIntake:
+      return "intake";
   }
   return "unknown";
 }

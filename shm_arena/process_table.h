@@ -13,8 +13,16 @@
 
 namespace sysone {
 
-// Which of the three programs a line belongs to.
-enum class ProcessRole : uint32_t { kNone = 0, kRouter = 1, kApiServer = 2, kWorker = 3 };
+// What a line stands for. A stand-in has a line of its own and, for each group of another host, one as that group's worker; an
+// intake places jobs like an API server (link/link_message.h).
+enum class ProcessRole : uint32_t {
+  kNone = 0,
+  kRouter = 1,
+  kApiServer = 2,
+  kWorker = 3,
+  kStandIn = 4,
+  kIntake = 5,
+};
 
 // kAbsent: the line is free or being filled in. kExited: the process unregistered; the router frees
 // the line.

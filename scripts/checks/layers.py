@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Dependencies point one way, and a third-party header appears in one file or a listed few.
 
-base <- shm_arena, kernels, model <- api_server, router, worker; the last three never include each other. Tests may
+base <- shm_arena, kernels, model, link <- api_server, router, worker; the last three never include each other. Tests may
 include whatever they test.
 
 SPDX-License-Identifier: Apache-2.0
@@ -13,7 +13,7 @@ import sys
 
 import repository
 
-_MIDDLE = {"shm_arena", "kernels", "model"}
+_MIDDLE = {"shm_arena", "kernels", "model", "link"}
 _MAY_INCLUDE = {
     "base": {"base"},
     **{layer: {"base", layer} for layer in _MIDDLE},
@@ -25,7 +25,7 @@ _THIRD_PARTY = [
     ("httplib.h", ["api_server/http_codec.cc", "api_server/http_server.cc"]),
     ("zlib.h", ["api_server/inflate.cc"]),
     ("Python.h", ["api_server/chat_template.cc"]),
-    ("zmq.h", ["shm_arena/doorbell.cc"]),
+    ("zmq.h", ["shm_arena/doorbell.cc", "link/link_keys.cc", "link/link_socket.cc"]),
     ("boost/interprocess/*", ["shm_arena/segment.cc"]),
     ("simdjson.h", ["base/json.cc"]),
     ("dnnl.h*", ["kernels/cpu/*.cc"]),
