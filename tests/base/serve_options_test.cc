@@ -206,5 +206,51 @@ TEST(ServeFlags, EveryDefaultPassesItsOwnCheck) {
   }
 }
 
+TEST(ServeOptions, GroupsOfOtherHostsAreThoseThatAreNotLocal) {
+  const ServeOptions plain = Parsed({"-dp", "3"});
+  EXPECT_EQ(LocalGroups(plain), 3);
+  EXPECT_EQ(RemoteGroups(plain), 0);
+  const ServeOptions router = Parsed({"-dp", "3", "-dpl", "1", "--curve-keys", "keys"});
+  EXPECT_EQ(LocalGroups(router), 1);
+  EXPECT_EQ(RemoteGroups(router), 2);
+  EXPECT_EQ(router.data_parallel_rpc_port, 29550);
+  EXPECT_EQ(LocalGroups(Parsed({"-dpl", "0", "--allow-unauthenticated-tcp"})), 0);
+  EXPECT_NE(ErrorOf({"-dp", "2", "-dpl", "3", "--curve-keys", "k"}).find("is more than"),
+            std::string::npos);
+}
+
+TEST(ServeOptions, AHeadlessHostNeedsTheAddressOfItsRouter) {
+  const ServeOptions named =
+      Parsed({"--headless", "--router-address", "tcp://node1:29550", "--curve-keys", "keys"});
+  EXPECT_EQ(named.router_address, "tcp://node1:29550");
+  EXPECT_EQ(RemoteGroups(named), 0);
+  // As vLLM's hosts are told.
+  const ServeOptions as_vllm = Parsed({"--headless", "-dp", "4", "-dpl", "2", "-dpa", "node1",
+                                       "-dpp", "13345", "--curve-keys", "keys"});
+  EXPECT_EQ(as_vllm.router_address, "tcp://node1:13345");
+  EXPECT_EQ(LocalGroups(as_vllm), 2);
+  for (const char* address : {"", "node1:29550", "tcp://node1", "tcp://:1", "tcp://node1:0",
+                              "tcp://node1:65536", "tcp://node1:1x"})
+    EXPECT_NE(
+        ErrorOf({"--headless", "--router-address=" + std::string(address), "--curve-keys", "k"})
+            .find("--router-address tcp://HOST:PORT"),
+        std::string::npos)
+        << address;
+  EXPECT_NE(ErrorOf({"--router-address", "tcp://node1:29550"}).find("--headless"),
+            std::string::npos);
+  EXPECT_NE(ErrorOf({"--headless", "-dpl", "0", "--router-address", "tcp://n:1"}).find("nothing"),
+            std::string::npos);
+}
+
+TEST(ServeOptions, HostsAreNotLinkedWithoutKeysUnlessAFlagSaysSo) {
+  const Args router{"-dp", "2", "-dpl", "1"};
+  const Args host{"--headless", "--router-address", "tcp://node1:29550"};
+  for (Args args : {router, host}) {
+    EXPECT_NE(ErrorOf(args).find("sysone keys DIR"), std::string::npos);
+    args.push_back("--allow-unauthenticated-tcp");
+    EXPECT_TRUE(Parsed(args).allow_unauthenticated_tcp);
+  }
+}
+
 }  // namespace
 }  // namespace sysone

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 PROGRAM = Path(os.environ["SYSONE_BIN_DIR"]) / "sysone"
-READY = re.compile(r"sysone is ready on (http://\S+) \(model ([^,]+),")
+READY = re.compile(r"sysone is ready on (\w+://\S+) \(model ([^,]+),")
 READY_DEADLINE_S = 120.0
 STOP_DEADLINE_S = 40.0  # --shutdown-timeout's default of 30 s, and time for the processes to end
 
