@@ -51,7 +51,12 @@ Args OverHosts(const InstanceFacts& facts) {
   std::string list;
   for (const RankHost& host : facts.rank_hosts)
     list += (list.empty() ? "" : ",") + host.name + ":" + std::to_string(host.ranks);
-  return {"--host", list, "--map-by", "slot:OVERSUBSCRIBE", "--mca", "btl", "self,tcp"};
+  return {
+      "--host", list, "--map-by", "slot:OVERSUBSCRIBE", "--mca", "btl", "self,tcp",
+      // A machine that is cut off without a word is given up, and its ranks give up this one, within seconds: nothing else
+      // passes between mpirun and its daemons while the ranks work.
+      "--mca", "oob_tcp_keepalive_time", "5", "--mca", "oob_tcp_keepalive_intvl", "2", "--mca",
+      "oob_tcp_keepalive_probes", "3"};
 }
 
 Args MpirunArgs(const InstanceFacts& facts) {

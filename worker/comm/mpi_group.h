@@ -13,7 +13,7 @@ namespace sysone {
 struct JoinOptions {
   // Ranks that are all on one machine work through shared memory. false, or ranks that do not see each other's: through MPI.
   bool share_memory = true;
-  int64_t stuck_after_us = 60'000'000;  // as of SharedCollectiveOptions
+  int64_t stuck_after_us = 60'000'000;  // as of SharedCollectiveOptions and MakeMpiCollective
 };
 
 // Waits until all ranks have come; once a process, from the thread that will use the result. An MPI library that fails ends the

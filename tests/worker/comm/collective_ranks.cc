@@ -3,7 +3,7 @@
 //   check    sums of many lengths, messages of many sizes, comparing notes
 //   apart    rank 1 sums other lengths than rank 0: must abort and say so
 //   differ   rank 1 comes to an agreement with another value: must abort and say so
-//   stuck    rank 1 never comes to a sum: rank 0 must name it
+//   stuck    rank 1 never comes to a sum: the others must name it
 //   call     calls the roll before it joins, in the folder behind, with the patience behind that in seconds
 // SPDX-License-Identifier: Apache-2.0
 #include <unistd.h>
@@ -95,6 +95,8 @@ void Run(Collective& ranks, const std::string& what) {
   } else if (what == "differ") {
     CheckAgreement(ranks, ranks.rank() == 1 ? 1 : 0, "the colour");
   } else if (what == "stuck") {
+    std::vector<uint64_t> all(static_cast<size_t>(ranks.size()));
+    ranks.AllGather(static_cast<uint64_t>(ranks.rank()), all);
     if (ranks.rank() == 1)
       for (;;) pause();
     ranks.AllReduceSum(values);

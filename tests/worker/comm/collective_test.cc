@@ -48,24 +48,26 @@ TEST_P(RanksOver, ADisagreementEndsTheWholeGroupAndNamesTheRank) {
   EXPECT_TRUE(Says(run, "rank 1 and rank 0 differ in the colour")) << run.output;
 }
 
-INSTANTIATE_TEST_SUITE_P(All, RanksOver, ::testing::Values("shared", "mpi"),
-                         [](const auto& setting) { return setting.param; });
-
-TEST(SharedMemoryRanks, HaveTheSumsOfMpiRanks) {
-  EXPECT_EQ(SumsOf(RunRanks(3, "shared", "check")), SumsOf(RunRanks(3, "mpi", "check")));
-}
-
-TEST(SharedMemoryRanks, ThatComeApartEndTheGroupAndSayWhereTheyAre) {
-  const RanksRun run = RunRanks(2, "shared", "apart");
+TEST_P(RanksOver, ThatComeApartEndTheGroupAndSayWhereTheyAre) {
+  const RanksRun run = RunRanks(2, GetParam(), "apart");
   EXPECT_NE(run.exit_status, 0);
   EXPECT_TRUE(Says(run, "come apart")) << run.output;
   EXPECT_TRUE(Says(run, "a sum of floats (9)")) << run.output;
 }
 
-TEST(SharedMemoryRanks, NameAStuckRank) {
-  const RanksRun run = RunRanks(2, "shared", "stuck");
+TEST_P(RanksOver, NameAStuckRankAndWhatWasLastHeardOfIt) {
+  const RanksRun run = RunRanks(3, GetParam(), "stuck");
   EXPECT_NE(run.exit_status, 0);
   EXPECT_TRUE(Says(run, "rank 1 is stuck")) << run.output;
+  EXPECT_FALSE(Says(run, "rank 0 is stuck") || Says(run, "rank 2 is stuck")) << run.output;
+  EXPECT_TRUE(Says(run, "comparing notes")) << run.output;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, RanksOver, ::testing::Values("shared", "mpi"),
+                         [](const auto& setting) { return setting.param; });
+
+TEST(SharedMemoryRanks, HaveTheSumsOfMpiRanks) {
+  EXPECT_EQ(SumsOf(RunRanks(3, "shared", "check")), SumsOf(RunRanks(3, "mpi", "check")));
 }
 
 TEST(SoloCollective, LeavesValuesAndMessagesAsTheyAre) {
