@@ -28,6 +28,8 @@ namespace {
 constexpr int64_t kCols = static_cast<int64_t>(kPanelCols);
 // Groups of a panel at a time: with the rows of a tile two thirds of a first-level cache of 32 KiB.
 constexpr int64_t kMaxGroups = HWY_MIN(kUnpackedGroups, 12288 / static_cast<int64_t>(kCodeBytes));
+// As long as the sums stay in that cache, too, the half of it: two threads may share a core.
+constexpr int64_t kFewRows = 64;
 
 template <Codes kCodes>
 void Pack(const uint8_t* codes, int64_t stride, const Int8Scale* scales, std::byte* group) {
@@ -159,7 +161,8 @@ void MultiplyPart(const Int8Product& p, int64_t first_row, int64_t rows, int64_t
 void MultiplyBlock(const Int8Product& p, int64_t first_row, int64_t rows, int64_t first_panel,
                    int64_t end_panel) {
   const int64_t all_groups = p.k / kInt8Group;
-  const int64_t groups = DivideUp(all_groups, DivideUp(all_groups, kMaxGroups));
+  const int64_t most = rows <= kFewRows ? kMaxGroups / 2 : kMaxGroups;
+  const int64_t groups = DivideUp(all_groups, DivideUp(all_groups, most));
   for (int64_t group = 0; group < all_groups; group += groups) {
     for (int64_t panel = first_panel; panel < end_panel; ++panel) {
       // What follows in this order: the next panel's part, else the next parts, else the next panels.
@@ -180,8 +183,11 @@ void MultiplyBlock(const Int8Product& p, int64_t first_row, int64_t rows, int64_
 }
 
 void Multiply(const Int8Product& p) {
-  // A single tile has no other that reads a part of a panel again, so it takes whole panels as they come from memory.
-  const int64_t together = p.rows <= kTileRows ? 1 : kBlockCols / kCols;
+  // A single tile has no other that reads a part of a panel again, so it takes whole panels as they come from memory. Otherwise
+  // the more panels together, the more often a part of the rows is read from the second-level cache.
+  const int64_t panels = p.end_panel - p.first_panel;
+  const int64_t together =
+      p.rows <= kTileRows ? 1 : DivideUp(panels, DivideUp(panels, kBlockCols / kCols));
   const int64_t rows = RoundUp(DivideUp(p.rows, DivideUp(p.rows, kBlockRows)), kTileRows);
   for (int64_t first = 0; first < p.rows; first += rows) {
     for (int64_t panel = p.first_panel; panel < p.end_panel; panel += together)

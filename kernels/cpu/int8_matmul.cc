@@ -19,6 +19,9 @@ struct Int8Weight : CpuWeight {
   Buffer units;  // floats
 };
 
+// Panels that a thread takes at a time at least.
+constexpr int64_t kLeastPiece = 2;
+
 class Int8MatMul : public MatMulEngine {
  public:
   Int8MatMul(int64_t targets, ThreadPool& pool) : kernels_(GetInt8Kernels(targets)), pool_(pool) {
@@ -102,12 +105,12 @@ class Int8MatMul : public MatMulEngine {
     bool half_bytes = false;
   };
 
-  // Where the pieces of a product end that threads take one after the other. Each is a part of what is left, down to a single
-  // panel: few pieces, and no thread waits long for another one that the machine slows down.
+  // Where the pieces of a product end that threads take one after the other. Each is a part of what is left: few pieces, which
+  // read the rows seldom, and no thread waits long at the end for another one that the machine slows down.
   const std::vector<int64_t>& PieceEnds(int64_t panels) {
     std::vector<int64_t>& ends = piece_ends_[panels];
     for (int64_t end = ends.empty() ? 0 : panels; end < panels; ends.push_back(end))
-      end += std::max<int64_t>(1, (panels - end) / (2 * pool_.threads()));
+      end += std::min(panels - end, std::max(kLeastPiece, (panels - end) / (2 * pool_.threads())));
     return ends;
   }
 
