@@ -6,6 +6,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -38,6 +39,15 @@ def why_not() -> str:
     return "" if tried.returncode == 0 else f"network namespaces cannot be made here: {tried.stderr.strip()}"
 
 
+def _remove_stale() -> None:
+    """What a test left that was killed: its process id is in the names."""
+    names = os.listdir("/run/netns") if os.path.isdir("/run/netns") else []
+    for name in names:
+        made_by = re.fullmatch(r"sysone-(?:a|b|try)-(\d+)", name)
+        if made_by and not Path(f"/proc/{made_by[1]}").exists():
+            subprocess.run(["ip", "netns", "delete", name], capture_output=True)
+
+
 class TwoHosts:
     """with TwoHosts() as hosts: … the calling thread, and all that it starts, is on host A meanwhile.
 
@@ -47,6 +57,7 @@ class TwoHosts:
     def __init__(self) -> None:
         if reason := why_not():
             pytest.skip(reason)
+        _remove_stale()
         self.a, self.b = f"sysone-a-{os.getpid()}", f"sysone-b-{os.getpid()}"
         self.on_b = ("ip", "netns", "exec", self.b)
         self._home = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
