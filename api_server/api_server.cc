@@ -37,8 +37,10 @@ Result<std::string> ReadFile(const std::string& path) {
   return text.str();
 }
 
-Result<std::unique_ptr<const NextTokenStrategy>> MakeStrategy(const ServeOptions& options) {
+Result<std::unique_ptr<const NextTokenStrategy>> MakeStrategy(const ServeOptions& options,
+                                                              const Arena& arena) {
   SYSONE_ASSIGN_OR_RETURN(ModelFrontEnd model, OpenModelFrontEnd(options.model_path));
+  SYSONE_RETURN_IF_ERROR(arena.CheckIdentity({SysoneVersion(), model.fingerprint}));
   if (!options.chat_template.empty()) {
     SYSONE_ASSIGN_OR_RETURN(model.chat_template.text, ReadFile(options.chat_template));
   }
@@ -128,7 +130,7 @@ Status RunApiServer(const ServeOptions& options) {
   const Heartbeat heartbeat(arena, [&] { asked_to_stop.release(); });
   arena.lease().SetPhase(ProcessPhase::kLoading);
 
-  SYSONE_ASSIGN_OR_RETURN(auto strategy, MakeStrategy(options));
+  SYSONE_ASSIGN_OR_RETURN(auto strategy, MakeStrategy(options, arena));
   SYSONE_ASSIGN_OR_RETURN(std::unique_ptr<Doorbell> socket, Doorbell::Create(options.run_dir));
   const auto doorbell = MakeGroupDoorbell(arena, std::move(socket));
   SYSONE_ASSIGN_OR_RETURN(WakeSocket wake_socket, WakeSocket::Bind(options.run_dir, arena.self()));

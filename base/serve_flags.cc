@@ -95,6 +95,16 @@ const ServeFlag kFlags[] = {
     {"--shutdown-timeout", &O::shutdown_timeout_s, kProcesses, "SECONDS",
      "On SIGTERM, time for requests in flight to be answered. 0: stop at once.", 0, 86400},
 
+    {"-n,--nnodes", &O::nnodes, kHosts, "N",
+     "Machines on which this command runs: the first serves, the others lend it their share of "
+     "--data-parallel-size. Default: as many as the launcher says, one process on each.",
+     1, 64},
+    {"-r,--node-rank", &O::node_rank, kHosts, "N",
+     "Which of them this one is. Default: as the launcher says.", 0, 63},
+    {"--master-addr", &O::master_addr, kHosts, "ADDRESS",
+     "Where node 0 is. Default: as the launcher says, if it does."},
+    {"--master-port", &O::master_port, kHosts, "PORT",
+     "With --nnodes, the port at which node 0 waits for the others.", 1, 65535},
     {"-dpl,--data-parallel-size-local", &O::data_parallel_size_local, kHosts, "N",
      "How many of the worker groups run on this host; the others are lent by hosts that join with "
      "--headless. -1: all of them.",

@@ -12,6 +12,7 @@
 
 #include "base/config_file.h"
 #include "base/json.h"
+#include "base/node_plan.h"
 #include "base/serve_flags.h"
 
 namespace sysone {
@@ -263,6 +264,7 @@ Status CheckHosts(ServeOptions& options) {
 // Rules between flags, and values that only make sense when read.
 Status CheckTogether(ServeOptions& options) {
   if (options.api_server_count == 0) options.api_server_count = options.data_parallel_size;
+  SYSONE_RETURN_IF_ERROR(PlanNodes(options));
   SYSONE_RETURN_IF_ERROR(CheckHosts(options));
   if (!options.instance_name.empty() && !IsName(options.instance_name))
     return Error(Code::kInvalidArgument,

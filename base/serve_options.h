@@ -55,6 +55,10 @@ struct ServeOptions {
   double shutdown_timeout_s = 30;  // SIGTERM to SIGKILL; 0: nothing is waited for
 
   // Hosts
+  int nnodes = 1;                     // machines on which this command runs at once
+  int node_rank = 0;                  // which of them this one is
+  std::string master_addr;            // where node 0 is
+  int master_port = 29501;            // with nnodes above 1: of node 0's link
   int data_parallel_size_local = -1;  // of the groups, those on this host; -1: all
   bool headless = false;              // this host lends its groups to another host's router
   std::string router_address;         // headless: tcp://HOST:PORT of that router's link

@@ -19,6 +19,7 @@ struct InstanceFacts {
   std::string instance;
   std::string run_dir;
   std::string model_path;
+  std::string model_fingerprint;
   std::string served_name;  // the model's own name, for when the user gave none
   std::string program_dir;
   std::vector<std::string> environment;  // the router's own, "NAME=value"

@@ -10,6 +10,7 @@
 #include "base/exit_codes.h"
 #include "base/launch_place.h"
 #include "base/log.h"
+#include "base/node_plan.h"
 #include "base/serve_flags.h"
 #include "base/serve_options.h"
 #include "link/link_keys.h"
@@ -60,6 +61,13 @@ int main(int argc, char** argv) {
     return sysone::kExitUsage;
   }
   args.erase(args.begin());
+  const auto place = sysone::ResolveLaunchPlace([](const char* name) { return getenv(name); });
+  if (!place.ok()) {
+    fprintf(stderr, "sysone: %s\n", place.status().message().c_str());
+    return sysone::kExitUsage;
+  }
+  const auto node_flags = sysone::NodeFlags(*place);
+  args.insert(args.begin(), node_flags.begin(), node_flags.end());
   const auto parsed = sysone::ParseServeOptions("sysone serve", args);
   if (!parsed.ok()) {
     fprintf(stderr, "sysone: %s\n", parsed.status().message().c_str());
@@ -68,11 +76,6 @@ int main(int argc, char** argv) {
   if (!parsed->text.empty()) return Say(parsed->text);
   auto environment = sysone::ReadServeEnvironment(FromEnvironment);
   for (char** line = environ; *line != nullptr; ++line) environment.variables.emplace_back(*line);
-  const auto place = sysone::ResolveLaunchPlace([](const char* name) { return getenv(name); });
-  if (!place.ok()) {
-    fprintf(stderr, "sysone: %s\n", place.status().message().c_str());
-    return sysone::kExitUsage;
-  }
   environment.place = *place;
   sysone::InitLog(sysone::kKeeperLogName, sysone::LogLevelOf(parsed->options));
   return sysone::Serve(parsed->options, args, environment);

@@ -13,7 +13,7 @@ constexpr int64_t kProcessBytes = int64_t{64} << 20;
 
 }  // namespace
 
-Result<int64_t> WeightBytes(const std::string& model_path, const std::string& dtype) {
+Result<ModelFacts> InspectModel(const std::string& model_path, const std::string& dtype) {
   SYSONE_ASSIGN_OR_RETURN(const ModelWeights weights, OpenModelWeights(model_path));
   const auto is_table = [&](const TensorInfo& tensor) {
     return tensor.name == weights.config.names.embedding ||
@@ -29,7 +29,7 @@ Result<int64_t> WeightBytes(const std::string& model_path, const std::string& dt
     bytes += int8 ? elements / (four_bits ? 2 : 1) + elements / 4
                   : elements * (dtype == "float32" ? 4 : 2);
   }
-  return bytes;
+  return ModelFacts{bytes, weights.fingerprint};
 }
 
 Status CheckMemory(int64_t weight_bytes, const ServeOptions& options, int local_ranks,

@@ -11,9 +11,14 @@
 
 namespace sysone {
 
-// Opens the model's files as a worker would and returns the bytes of its weights in memory for `dtype`; for auto, the least that
-// it may become, int8 (embedding and head in bfloat16).
-Result<int64_t> WeightBytes(const std::string& model_path, const std::string& dtype);
+struct ModelFacts {
+  int64_t weight_bytes =
+      0;  // in memory for the dtype; for auto, the least that it may become: int8 (embedding and head in bfloat16)
+  std::string fingerprint;  // model/model_files.h
+};
+
+// Opens the model's files as a worker would.
+Result<ModelFacts> InspectModel(const std::string& model_path, const std::string& dtype);
 
 // kOutOfMemory, saying what is needed, when `available_bytes` (0: not known) does not hold the weights, keys and values of every
 // group.

@@ -58,9 +58,11 @@ Status FindModel(const ServeEnvironment& environment, SignalSource& signals, Ins
     SYSONE_INFO("'%s' is not on this machine yet; fetching it", model.c_str());
     SYSONE_ASSIGN_OR_RETURN(facts.model_path, FetchModel(environment.fetch_script, model, signals));
   }
-  SYSONE_ASSIGN_OR_RETURN(const int64_t weight_bytes,
-                          WeightBytes(facts.model_path, facts.options.dtype));
-  return CheckMemory(weight_bytes, facts.options, LocalRanks(facts), AvailableMemoryBytes());
+  SYSONE_ASSIGN_OR_RETURN(const ModelFacts model_facts,
+                          InspectModel(facts.model_path, facts.options.dtype));
+  facts.model_fingerprint = model_facts.fingerprint;
+  return CheckMemory(model_facts.weight_bytes, facts.options, LocalRanks(facts),
+                     AvailableMemoryBytes());
 }
 
 // Processes of an instance of this name whose keeper and router were killed are ended first.
@@ -99,14 +101,15 @@ Result<std::string> PrepareRunDir(const ServeEnvironment& environment, const Ins
   return run_dir;
 }
 
-// One `sysone serve` starts all the processes of an instance; several on one machine would be as many instances.
-Status CheckPlace(const LaunchPlace& place) {
+// One `sysone serve` starts all the processes of a machine; several there would be as many instances.
+Status CheckPlace(const LaunchPlace& place, int nodes) {
   if (place.world == 1 || (place.world == 0 && place.rank == 0)) return {};
-  return Error(
-      Code::kInvalidArgument,
-      "%s: start `sysone serve` once (mpirun -n 1, srun --ntasks=1); it starts its ranks by "
-      "itself, as many as --tensor-parallel-size",
-      LaunchPlaceText(place).c_str());
+  if (nodes > 1 && place.local_rank == 0) return {};
+  return Error(Code::kInvalidArgument,
+               "%s: start `sysone serve` once on a machine (mpirun -n 1, srun --ntasks=1); it "
+               "starts its ranks "
+               "by itself, as many as --tensor-parallel-size",
+               LaunchPlaceText(place).c_str());
 }
 
 // The router's life, in its own process.
@@ -145,7 +148,7 @@ Result<Listener> BindLink(const ServeOptions& options) {
 
 Result<int> ServeOrFail(InstanceFacts& facts, const ServeEnvironment& environment) {
   SYSONE_INFO("%s", LaunchPlaceText(environment.place).c_str());
-  SYSONE_RETURN_IF_ERROR(CheckPlace(environment.place));
+  SYSONE_RETURN_IF_ERROR(CheckPlace(environment.place, facts.options.nnodes));
   SYSONE_ASSIGN_OR_RETURN(facts.rank_hosts, PlanRankHosts(facts.options));
   SYSONE_ASSIGN_OR_RETURN(const auto signals, SignalSource::Create());
   SYSONE_RETURN_IF_ERROR(FindModel(environment, *signals, facts));
@@ -164,6 +167,7 @@ Result<int> ServeOrFail(InstanceFacts& facts, const ServeEnvironment& environmen
   if (facts.instance.empty())
     facts.instance = Format("port-%d", listener ? listener->port() : options.port);
   SYSONE_ASSIGN_OR_RETURN(Arena arena, MakeArena(facts, *signals));
+  arena.SetIdentity({SysoneVersion(), facts.model_fingerprint});
   if (!listener) {
     SYSONE_ASSIGN_OR_RETURN(Listener bound, Listener::Bind(options.host, options.port));
     listener.emplace(std::move(bound));

@@ -2,12 +2,29 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shm_arena/arena.h"
 
+#include <algorithm>
+#include <span>
 #include <utility>
 
 #include "base/clock.h"
 
 namespace sysone {
 namespace {
+
+void WriteText(const std::string& text, std::span<char> out) {
+  SYSONE_CHECK(text.size() < out.size(), "'%s' has more than %zu characters", text.c_str(),
+               out.size() - 1);
+  std::fill(std::copy(text.begin(), text.end(), out.begin()), out.end(), '\0');
+}
+
+Status Compare(const char* what, const std::string& own, const char* of_instance) {
+  if (own == of_instance) return {};
+  return Error(
+      Code::kUnavailable,
+      "this process may not join: %s is %s, that of the running instance is %s; it was replaced "
+      "since `sysone serve` was started, which has to be started again",
+      what, own.c_str(), of_instance);
+}
 
 template <class Region>
 Region* At(const Segment& segment, uint64_t offset) {
@@ -61,6 +78,17 @@ AcceptRegion* Arena::accept_region() const {
 
 PrefixBoard Arena::prefixes() const {
   return PrefixBoard(At<PrefixRegion>(*segment_, ArenaRegions::kPrefixes));
+}
+
+void Arena::SetIdentity(const InstanceIdentity& identity) {
+  WriteText(identity.program_version, header()->program_version);
+  WriteText(identity.model_fingerprint, header()->model_fingerprint);
+}
+
+Status Arena::CheckIdentity(const InstanceIdentity& own) const {
+  SYSONE_RETURN_IF_ERROR(
+      Compare("the program's version", own.program_version, header()->program_version));
+  return Compare("the model's fingerprint", own.model_fingerprint, header()->model_fingerprint);
 }
 
 Result<ProcessLease> Arena::TakeLine(ProcessRole role, uint32_t role_index) {

@@ -23,6 +23,12 @@
 
 namespace sysone {
 
+// What a process brings when it joins an instance.
+struct InstanceIdentity {
+  std::string program_version;
+  std::string model_fingerprint;
+};
+
 class Arena {
  public:
   // Errors as in Segment; the message of kOutOfMemory names the bytes needed and free, and
@@ -32,6 +38,11 @@ class Arena {
   static Result<Arena> Attach(const std::string& instance, int64_t wait_us);
   // Plain memory, shared with children forked later (tests).
   static Arena InMemory(const ArenaConfig& config);
+
+  // Whoever creates the arena says what is served here before it starts others; they compare it with what they brought. The
+  // message of kUnavailable says what differs: a program or a model was replaced under a running instance.
+  void SetIdentity(const InstanceIdentity& identity);
+  Status CheckIdentity(const InstanceIdentity& own) const;
 
   // Takes a line of the process table for this process; once. Afterwards slots() and metrics()
   // count as this process.

@@ -100,6 +100,10 @@ struct alignas(128) ArenaHeader {
   uint64_t layout_hash;  // of the sizes and offsets of every shared struct
   uint64_t total_bytes;
   std::atomic<uint64_t> creator;  // ProcessIdentity of the router that owns the segment now
+  // What all processes of the instance must be and serve (Arena::CheckIdentity); text that ends with a zero. Written before any
+  // other process attaches.
+  char program_version[32];
+  char model_fingerprint[64];
   SlotClass classes[kMaxSlotClasses];
   ClaimHint hints[kMaxSlotClasses];
 };

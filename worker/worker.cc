@@ -75,10 +75,13 @@ uint64_t FingerprintOf(const ModelWeights& weights) {
   return BatchFingerprint(std::as_bytes(std::span(text)));
 }
 
-Result<LoadedModel> LoadModel(const ServeOptions& options, Collective& ranks,
+// `arena`: rank 0's; null on the others, which are compared with rank 0.
+Result<LoadedModel> LoadModel(const ServeOptions& options, Collective& ranks, const Arena* arena,
                               const std::function<void(double)>& progress) {
   const int64_t begin_us = MonotonicUs();
   SYSONE_ASSIGN_OR_RETURN(const ModelWeights weights, OpenModelWeights(options.model_path));
+  if (arena != nullptr)
+    SYSONE_RETURN_IF_ERROR(arena->CheckIdentity({SysoneVersion(), weights.fingerprint}));
   CheckAgreement(ranks, FingerprintOf(weights), "the model's files or the program's version");
   LoadedModel model;
   model.vocabulary = weights.config.vocab;
@@ -139,7 +142,8 @@ Result<std::unique_ptr<Collective>> JoinRanks(const ServeOptions& options,
 
 // A rank without an arena: ends with rank 0, or with its launcher.
 Status RunFollower(const ServeOptions& options, Collective& ranks) {
-  SYSONE_ASSIGN_OR_RETURN(const LoadedModel model, LoadModel(options, ranks, [](double) {}));
+  SYSONE_ASSIGN_OR_RETURN(const LoadedModel model,
+                          LoadModel(options, ranks, nullptr, [](double) {}));
   FollowLeader(*model.decoder, ranks);
   ranks.Finish();
   return {};
@@ -154,7 +158,7 @@ Status RunLeader(const ServeOptions& options, Collective& ranks) {
   const RouterWatch watch(arena, options.instance_name, options.run_dir);
   Heartbeat heartbeat(arena);
   arena.lease().SetPhase(ProcessPhase::kLoading);
-  SYSONE_ASSIGN_OR_RETURN(LoadedModel model, LoadModel(options, ranks, [&](double share) {
+  SYSONE_ASSIGN_OR_RETURN(LoadedModel model, LoadModel(options, ranks, &arena, [&](double share) {
                             arena.lease().SetProgress(static_cast<uint32_t>(share * 1000));
                           }));
   RankLeader leader(*model.decoder, ranks);

@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 
+import jsonschema
 import kubernetes_validate
 import pytest
 import yaml
@@ -27,7 +28,38 @@ def pod_of(name, kind):
     return next(d for d in documents(name) if d["kind"] == kind)["spec"]["template"]["spec"]
 
 
-PODS = {"deployment": pod_of("deployment.yaml", "Deployment")}
+LEADER_WORKER_SET = documents("leaderworkerset.yaml")[1]
+TEMPLATES = {name: LEADER_WORKER_SET["spec"]["leaderWorkerTemplate"][name] for name in ("leaderTemplate", "workerTemplate")}
+PODS = {"deployment": pod_of("deployment.yaml", "Deployment"), "leader": TEMPLATES["leaderTemplate"]["spec"]}
+
+# What LeaderWorkerSet's own definition (v1) says of the fields around the pods' templates, which are checked as pods.
+_POD_TEMPLATE = {"type": "object", "required": ["spec"], "properties": {"metadata": {"type": "object"}, "spec": {"type": "object"}},
+                 "additionalProperties": False}
+LEADER_WORKER_SET_SCHEMA = {
+    "type": "object", "required": ["apiVersion", "kind", "metadata", "spec"], "additionalProperties": False,
+    "properties": {
+        "apiVersion": {"const": "leaderworkerset.x-k8s.io/v1"},
+        "kind": {"const": "LeaderWorkerSet"},
+        "metadata": {"type": "object", "required": ["name"]},
+        "spec": {
+            "type": "object", "required": ["leaderWorkerTemplate"], "additionalProperties": False,
+            "properties": {
+                "replicas": {"type": "integer", "minimum": 0},
+                "startupPolicy": {"enum": ["LeaderCreated", "LeaderReady"]},
+                "rolloutStrategy": {"type": "object"},
+                "networkConfig": {"type": "object", "required": ["subdomainPolicy"]},
+                "leaderWorkerTemplate": {
+                    "type": "object", "required": ["workerTemplate"], "additionalProperties": False,
+                    "properties": {
+                        "size": {"type": "integer", "minimum": 1},
+                        "restartPolicy": {"enum": ["None", "RecreateGroupOnPodRestart"]},
+                        "leaderTemplate": _POD_TEMPLATE, "workerTemplate": _POD_TEMPLATE,
+                    },
+                },
+            },
+        },
+    },
+}
 
 
 def bytes_of(quantity):
@@ -40,10 +72,15 @@ def flag(container, name):
 
 
 def check(document):
+    if document["kind"] == "LeaderWorkerSet":
+        jsonschema.validate(document, LEADER_WORKER_SET_SCHEMA)
+        for template in TEMPLATES.values():
+            check({"apiVersion": "v1", "kind": "Pod", **template})
+        return
     kubernetes_validate.validate(document, kubernetes_validate.latest_version(), strict=True)
 
 
-@pytest.mark.parametrize("name", ["deployment.yaml"])
+@pytest.mark.parametrize("name", ["deployment.yaml", "leaderworkerset.yaml"])
 def test_every_document_has_the_fields_of_its_schema(name):
     for document in documents(name):
         check(document)
@@ -60,7 +97,7 @@ def test_a_field_that_no_schema_knows_is_noticed():
 def test_the_pod_gives_what_its_flags_need(pod):
     container = pod["containers"][0]
     mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
-    volumes = {volume["name"]: volume["emptyDir"] for volume in pod["volumes"]}
+    volumes = {volume["name"]: volume.get("emptyDir") for volume in pod["volumes"]}
     assert mounts["shm"] == "/dev/shm" and volumes["shm"]["medium"] == "Memory"
     arena = int(flag(container, "shm-arena-mb")) * MEBI
     room = bytes_of(volumes["shm"]["sizeLimit"])
@@ -83,7 +120,19 @@ def test_the_program_knows_every_flag_of_the_pod(pod):
     assert ran.returncode == 0, ran.stderr
 
 
-def test_the_service_finds_the_pods():
+def test_the_pods_of_a_set_run_the_same_command_with_a_group_each():
+    leader, lender = (template["spec"]["containers"][0] for template in TEMPLATES.values())
+    assert leader["command"] == lender["command"] and leader["args"] == lender["args"] and leader["image"] == lender["image"]
+    assert int(flag(leader, "data-parallel-size")) == LEADER_WORKER_SET["spec"]["leaderWorkerTemplate"]["size"]
+    ports = {port["name"]: port["containerPort"] for port in leader["ports"]}
+    assert ports["link"] == int(flag(leader, "master-port"))
+    assert flag(leader, "curve-keys") in [mount["mountPath"] for mount in leader["volumeMounts"]]
+
+
+def test_the_services_find_the_pods():
+    service = documents("leaderworkerset.yaml")[0]
+    assert service["spec"]["selector"] == TEMPLATES["leaderTemplate"]["metadata"]["labels"]
+    assert service["spec"]["selector"] != TEMPLATES["workerTemplate"]["metadata"]["labels"]
     service, deployment = documents("deployment.yaml")
     assert service["spec"]["selector"] == deployment["spec"]["template"]["metadata"]["labels"]
     assert deployment["spec"]["selector"]["matchLabels"] == service["spec"]["selector"]

@@ -8,6 +8,7 @@ import json
 import re
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -83,6 +84,12 @@ def test_metrics_count_what_happened(server: SysoneServer):
     assert grown["sysone_request_pass_time_seconds_count"] == 1
     assert after['sysone_group_ready{group="0"}'] == 1
     assert sum(value for name, value in after.items() if name.startswith("sysone_slots_in_use")) == 0
+
+
+def test_every_metric_that_operations_names_is_there(server: SysoneServer):
+    known = re.findall(r"^# TYPE (\S+) ", call(server, "GET", "/metrics").text, re.MULTILINE)
+    named = set(re.findall(r"`(sysone_\w+)`", (Path(__file__).resolve().parents[2] / "OPERATIONS.md").read_text()))
+    assert len(named) >= 10 and named <= set(known), f"no such metric: {named - set(known)}"
 
 
 def test_the_api_describes_itself(server: SysoneServer):

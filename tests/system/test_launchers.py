@@ -65,7 +65,7 @@ def test_several_copies_on_one_machine_are_told_what_to_do():
     ran = subprocess.run([*MPIRUN, "-n", "2", str(PROGRAM), "serve", "smollm2-135m", "--port", "0"],
                          capture_output=True, text=True, timeout=60)
     assert ran.returncode == 3
-    assert "start `sysone serve` once (mpirun -n 1, srun --ntasks=1)" in ran.stderr
+    assert "start `sysone serve` once on a machine (mpirun -n 1, srun --ntasks=1)" in ran.stderr
 
 
 def test_a_variable_of_a_launcher_that_makes_no_sense_is_named():

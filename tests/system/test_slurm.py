@@ -16,7 +16,7 @@ import pytest
 
 from http_calls import answered
 from load_client import KeepAliveClient, wait_until
-from slurm_cluster import NODES, SlurmCluster, missing_programs
+from slurm_cluster import NODES, SlurmCluster, free_port, missing_programs
 from sysone_server import PROGRAM, READY, READY_DEADLINE_S, STOP_DEADLINE_S, SysoneServer, leftover_paths, living_pids
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -129,6 +129,37 @@ def test_a_group_over_two_machines_of_the_job_answers(slurm: SlurmCluster):
     job.wait_until_gone()
 
 
+def test_two_nodes_of_srun_share_the_groups_out(slurm: SlurmCluster, tmp_path: Path):
+    """The same command on each machine: the first serves, the second lends it its group over a link with keys."""
+    question = {"state": "I was charged twice.", "questions": {"refund": {"type": "noul"}}}
+    subprocess.run([PROGRAM, "keys", str(tmp_path / "keys")], check=True, capture_output=True)
+    port, log, instance = free_port(), tmp_path / "log", f"nodes-{os.getpid()}"
+    # Both are on this machine here, so that they need different names.
+    named = f'exec "$0" "$@" --instance-name {instance}-$SLURM_PROCID'
+    command = ["srun", f"--job-name={instance}", "--nodes=2", "--ntasks-per-node=1", "bash", "-c", named, str(PROGRAM), "serve", "smollm2-135m", "-dp", "2",
+               "--threads", "1", "--host", "127.0.0.1", "--port", str(port), "--master-port", str(free_port()),
+               "--curve-keys", str(tmp_path / "keys")]
+    with open(log, "wb") as out:
+        srun = subprocess.Popen(command, env=slurm.env, stdout=out, stderr=subprocess.STDOUT)
+    try:
+        wait_until(lambda: READY.search(log.read_text()) or srun.poll() is not None, "node 0 is ready", READY_DEADLINE_S)
+        with KeepAliveClient(f"http://127.0.0.1:{port}") as client:
+            wait_until(lambda: sum(client.metrics().of("sysone_group_ready").values()) == 2, "both groups are there")
+            assert 0 < client.decide(question)["refund"]["noul"] < 1
+        assert f"rank 1 of 2 (local 0 of 1, 2 machines, first {NODES[0]}), told by srun" in log.read_text()
+        slurm.run("scancel", "--name", instance)
+        srun.wait(STOP_DEADLINE_S)
+    except BaseException:
+        print(log.read_text())
+        raise
+    finally:
+        srun.kill()
+        srun.wait()
+    for node in (0, 1):
+        wait_until(lambda: not living_pids(f"{instance}-{node}") and not leftover_paths(f"{instance}-{node}", slurm.env),
+                   f"node {node} leaves nothing", STOP_DEADLINE_S)
+
+
 def test_a_group_of_ranks_serves_as_a_task_of_srun(slurm: SlurmCluster):
     question = {"state": "I was charged twice.", "questions": {"refund": {"type": "noul"}}}
     with SysoneServer("-tp", "2", "--threads", "1", env=slurm.env, launcher=("srun", "-n", "1", "--mpi=pmix")) as server:
@@ -140,4 +171,4 @@ def test_several_tasks_of_srun_are_told_what_to_do(slurm: SlurmCluster):
     ran = subprocess.run(["srun", "-n", "2", str(PROGRAM), "serve", "smollm2-135m", "--port", "0"], env=slurm.env,
                          capture_output=True, text=True, timeout=60)
     assert ran.returncode == 3
-    assert ran.stderr.count("start `sysone serve` once (mpirun -n 1, srun --ntasks=1)") == 2
+    assert ran.stderr.count("start `sysone serve` once on a machine (mpirun -n 1, srun --ntasks=1)") == 2
