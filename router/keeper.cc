@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -17,10 +18,16 @@
 #include "shm_arena/router_watch.h"
 
 namespace sysone {
+namespace {
+
+constexpr int64_t kLookUs = 1'000'000;  // for the router's heartbeat
+
+}  // namespace
 
 int Keeper::Run(const Route& route) {
   prctl(PR_SET_CHILD_SUBREAPER, 1);  // what a dead router started becomes a child of the keeper
-  while (WaitForTurn()) {
+  for (;;) {
+    WaitForTurn();
     const pid_t keeper = getpid();
     router_life_.Started(MonotonicUs());
     if (router_life_.restarts() > 0) arena_.metrics().Add(Counter::kRouterRestarts);
@@ -38,24 +45,19 @@ int Keeper::Run(const Route& route) {
     if (router < 0) SYSONE_ERROR("cannot start the router: %s", strerror(errno));
     const int wait_status = router < 0 ? SIGABRT : Watch(router);
     if (WIFEXITED(wait_status)) return WEXITSTATUS(wait_status);
-    if (memory_.record().child_count > 0) router_life_.BecameReady(router_life_.started_us());
-    router_life_.Died(MonotonicUs(), false);
-    SYSONE_WARNING("the router (pid %d) ended with %s", router, ExitText(wait_status).c_str());
+    OnDeath(router, wait_status);
+    if (router_life_.state() == ChildLife::State::kGivenUp ||
+        stopping_deaths_ >= kRouterRestarts.start_attempts)
+      return GiveUp();
   }
-  SYSONE_ERROR("the router crashes again and again; ending");
-  arena_.TakeOver();
-  const Status ended = EndEverybody(arena_, signals_);
-  if (!ended.ok()) SYSONE_ERROR("%s", ended.message().c_str());
-  return kExitFailure;
 }
 
-bool Keeper::WaitForTurn() {
-  if (router_life_.state() == ChildLife::State::kGivenUp) return false;
-  while (memory_.stop_requests() == 0 && MonotonicUs() < router_life_.restart_at_us()) {
+void Keeper::WaitForTurn() {
+  const int asked_before = asked_;
+  while (asked_ == asked_before && MonotonicUs() < router_life_.restart_at_us()) {
     signals_.Wait(router_life_.restart_at_us());
     TakeStopRequests();
   }
-  return true;
 }
 
 int Keeper::Watch(pid_t router) {
@@ -67,8 +69,40 @@ int Keeper::Watch(pid_t router) {
     // Also what dead routers left, and what those left: nothing stays a zombie.
     for (pid_t ended = 0; (ended = waitpid(-1, &wait_status, WNOHANG)) > 0;)
       if (ended == router) return wait_status;
-    signals_.Wait(-1);
+    KillIfStuck(router);
+    signals_.Wait(MonotonicUs() + kLookUs);
   }
+}
+
+void Keeper::KillIfStuck(pid_t router) const {
+  int64_t last_us = router_life_.started_us();
+  const ProcessTable table = arena_.processes();
+  for (uint32_t i = 0; i < table.lines_used(); ++i) {
+    const auto info = table.Read(ProcessId{i});
+    if (info && info->role == ProcessRole::kRouter && info->identity.pid() == router)
+      last_us = std::max(last_us, info->heartbeat_us);
+  }
+  const int64_t silent_us = MonotonicUs() - last_us;
+  if (silent_us < stuck_us_) return;
+  SYSONE_ERROR("the router (pid %d) is stuck: no heartbeat for %.1f s; killing it", router,
+               static_cast<double>(silent_us) * 1e-6);
+  kill(router, SIGKILL);
+}
+
+void Keeper::OnDeath(pid_t router, int wait_status) {
+  // Children need not fear for their router as long as there is a keeper.
+  arena_.TakeOver();
+  if (memory_.record().child_count > 0) router_life_.BecameReady(router_life_.started_us());
+  router_life_.Died(MonotonicUs(), false);
+  if (memory_.stop_requests() > 0) ++stopping_deaths_;
+  SYSONE_WARNING("the router (pid %d) ended with %s", router, ExitText(wait_status).c_str());
+}
+
+int Keeper::GiveUp() {
+  SYSONE_ERROR("the router crashes again and again; ending");
+  const Status ended = EndEverybody(arena_, signals_);
+  if (!ended.ok()) SYSONE_ERROR("%s", ended.message().c_str());
+  return kExitFailure;
 }
 
 void Keeper::TakeStopRequests() {
@@ -92,6 +126,7 @@ void Keeper::BecomeKeeper() {
   arena_.metrics().Add(Counter::kKeeperRestarts);
   router_life_ = ChildLife(kRouterRestarts);
   asked_ = memory_.stop_requests();
+  stopping_deaths_ = 0;
 }
 
 Status EndEverybody(const Arena& arena, SignalSource& signals) {

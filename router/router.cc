@@ -187,9 +187,9 @@ Result<int> ServeOrFail(InstanceFacts& facts, const ServeEnvironment& environmen
               PartsText(options).c_str());
   if (link) SYSONE_INFO("other hosts may join at port %d", link->port());
   InstanceMemory memory;
-  return Keeper(arena, memory, *signals).Run([&](pid_t keeper) {
-    return Route(facts, *listener, arena, *signals, memory, keeper);
-  });
+  Keeper keeper(arena, memory, *signals, static_cast<int64_t>(options.stuck_after_s * 1e6));
+  return keeper.Run(
+      [&](pid_t parent) { return Route(facts, *listener, arena, *signals, memory, parent); });
 }
 
 }  // namespace

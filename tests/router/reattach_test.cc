@@ -155,6 +155,18 @@ TEST_F(ReattachTest, WhoDiesWhileThereIsNoRouterIsReplacedByTheNext) {
   EXPECT_EQ(sysone.ChildPid(kWorker, 1), other);
 }
 
+TEST_F(ReattachTest, AStuckRouterIsReplaced) {
+  InstanceUnderTest sysone(programs_, {"--stuck-after", "2"});
+  ASSERT_TRUE(GetsReady(sysone));
+  const auto pids = sysone.ChildPids();
+  const pid_t router = sysone.RouterPid();
+  kill(router, SIGSTOP);
+  EXPECT_TRUE(sysone.Says("the router (pid " + std::to_string(router) + ") is stuck"));
+  NextRouter(sysone, router);
+  EXPECT_TRUE(sysone.Says("took over 2 of 2 processes"));
+  EXPECT_EQ(sysone.ChildPids(), pids);
+}
+
 TEST_F(ReattachTest, AStopRequestWithoutARouterIsObeyedByTheNext) {
   InstanceUnderTest sysone(programs_, {});
   ASSERT_TRUE(GetsReady(sysone));
