@@ -70,7 +70,6 @@ class Arena {
   PrefixBoard prefixes() const;
   ArenaHeader* header() const;
   uint64_t bytes() const { return segment_->bytes(); }
-  void KeepName() { segment_->KeepName(); }
 
   // Router: everything that dead or exited processes held is taken back, and their lines are freed.
   // Workers' groups are returned (SlotPool::ReturnGroup) and marked kDead. Reads /proc once a

@@ -99,7 +99,8 @@ struct alignas(128) ArenaHeader {
   uint32_t class_count;
   uint64_t layout_hash;  // of the sizes and offsets of every shared struct
   uint64_t total_bytes;
-  std::atomic<uint64_t> creator;  // ProcessIdentity of the router that owns the segment now
+  std::atomic<uint64_t>
+      creator;  // ProcessIdentity of the router; of its keeper while there is none
   // What all processes of the instance must be and serve (Arena::CheckIdentity); text that ends with a zero. Written before any
   // other process attaches.
   char program_version[32];

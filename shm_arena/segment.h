@@ -12,18 +12,16 @@
 
 namespace sysone {
 
-// A mapping that lives as long as this object. The router also holds the instance lock (flock on
-// the segment, released by the kernel when it dies) and removes the name when it is destroyed.
+// A mapping that lives as long as this object. The keeper and the router that it forks also hold the instance lock (one flock
+// on the segment, released by the kernel when both are dead); the keeper removes the name when it is destroyed.
 class Segment {
  public:
-  // Whoever holds this lock is the router of the instance.
   // Creates /sysone.<instance>, every page backed. kUnavailable when another router lives or
   // processes of a dead one do (adopt them instead); kOutOfMemory when /dev/shm is too small. A
   // segment that nobody uses is replaced.
   static Result<std::unique_ptr<Segment>> Create(const std::string& instance, uint64_t bytes);
-  // A new router takes over the segment that a dead one left: kNotFound when there is none,
-  // kUnavailable when the old router lives, kCorrupt when the segment is not an arena of this
-  // build.
+  // Takes over the segment that a dead keeper and its router left, to end who still uses it: kNotFound when there
+  // is none, kUnavailable when one of them lives, kCorrupt when the segment is not an arena of this build.
   static Result<std::unique_ptr<Segment>> Adopt(const std::string& instance);
   // Other processes. Waits up to `wait_us` for the segment and its magic word; kUnavailable after
   // that.
@@ -37,7 +35,7 @@ class Segment {
 
   std::byte* base() const { return base_; }
   uint64_t bytes() const { return bytes_; }
-  // Router: leave the name in place at destruction, so that a successor can adopt it.
+  // Leaves the name in place at destruction.
   virtual void KeepName() {}
 
  protected:

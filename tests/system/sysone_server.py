@@ -10,6 +10,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -64,6 +65,21 @@ def _must_be_cached(model: str, env: dict[str, str]) -> None:
         assert file.is_file(), f"{file} is missing: run scripts/fetch_model {model}"
 
 
+def end_by_force(instance: str, session: int, env: Mapping[str, str]) -> None:
+    """Kills every process of an instance and removes what it left. The router is no match: its keeper is killed with it."""
+    while pids := living_pids(instance, session):
+        for pid in pids:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+    for path in leftover_paths(instance, env):
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+
+
 class SysoneServer:
     """with SysoneServer("--response-fields", "typesafe") as server: … server.url …
 
@@ -90,6 +106,7 @@ class SysoneServer:
         self._grown = threading.Condition()
         self._model_argument = model
         self._process: subprocess.Popen[str] | None = None
+        self._guardian: subprocess.Popen[bytes] | None = None
 
     def output(self) -> str:
         """Everything that the instance has printed so far, stdout and stderr together."""
@@ -126,6 +143,8 @@ class SysoneServer:
                                          preexec_fn=_end_with_parent)
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
+        if self._keeper_is_killed:
+            self._guard()
         try:
             self._wait_ready()
         except BaseException:
@@ -142,8 +161,18 @@ class SysoneServer:
                 raise
             print(f"and it did not stop cleanly:\n{self.output()}")
             return
+        finally:
+            if self._guardian is not None:
+                self._guardian.communicate()
         if kind is not None:
             print(f"--- output of the server\n{self.output()}---")
+
+    def _guard(self) -> None:
+        """A killed test takes its server with it through the keeper. Where that is killed and followed by another, a process
+        waits for the end of the test and ends what is left of the instance."""
+        assert self._process is not None
+        self._guardian = subprocess.Popen([sys.executable, "-B", __file__, f"{self.instance}/{self._process.pid}"],
+                                          stdin=subprocess.PIPE, env=self._env, start_new_session=True)
 
     def _read(self) -> None:
         assert self._process is not None and self._process.stdout is not None
@@ -189,14 +218,11 @@ class SysoneServer:
 
     def _end_by_force(self) -> None:
         assert self._process is not None
-        for pid in {self._process.pid, *self.all_pids()}:
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
+        end_by_force(self.instance, self._process.pid, self._env)
         self._process.wait()
-        for path in self._leftover_paths():
-            if path.is_dir():
-                shutil.rmtree(path, ignore_errors=True)
-            else:
-                path.unlink(missing_ok=True)
+
+
+if __name__ == "__main__":  # the guardian
+    sys.stdin.read()
+    _instance, _, _session = sys.argv[1].partition("/")
+    end_by_force(_instance, int(_session), os.environ)

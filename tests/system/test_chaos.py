@@ -266,8 +266,8 @@ def run(rounds: int, seed: int) -> None:
                 chaos = Chaos(server, load, clients, rng)
                 for number, kinds in enumerate(kinds_in_turn(rng, rounds), 1):
                     chaos.round(kinds)
-                    if number % 50 == 0:
-                        print(f"round {number}: {figures.answers} answers", flush=True)
+                    if number % 100 == 0:
+                        print(f"round {number}: {report(figures, time.monotonic() - begin_s)}", flush=True)
         finally:
             print(report(figures, time.monotonic() - begin_s), flush=True)
         with KeepAliveClient(server.url) as client:
