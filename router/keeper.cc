@@ -53,8 +53,7 @@ int Keeper::Run(const Route& route) {
 }
 
 void Keeper::WaitForTurn() {
-  const int asked_before = asked_;
-  while (asked_ == asked_before && MonotonicUs() < router_life_.restart_at_us()) {
+  while (memory_.stop_requests() == 0 && MonotonicUs() < router_life_.restart_at_us()) {
     signals_.Wait(router_life_.restart_at_us());
     TakeStopRequests();
   }
