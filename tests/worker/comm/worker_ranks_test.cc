@@ -5,6 +5,8 @@
 
 #include "base/exit_codes.h"
 #include "base/log.h"
+#include "base/serve_options.h"
+#include "model/model_files.h"
 #include "tests/model/temp_folder.h"
 #include "tests/shm_arena/test_arena.h"
 #include "tests/worker/comm/mpirun.h"
@@ -35,6 +37,9 @@ TEST(WorkerRanks, WithDifferentModelsEndBeforeTheyServe) {
   const std::string instance = Format("worker-ranks-%d", getpid());
   auto arena = Arena::Create(instance, SmallConfig());
   ASSERT_TRUE(arena.ok()) << arena.status().message();
+  const auto weights = OpenModelWeights(SYSONE_SOURCE_DIR "/tests/golden/qwen3");
+  ASSERT_TRUE(weights.ok()) << weights.status().message();
+  arena->SetIdentity({SysoneVersion(), weights->fingerprint});
   const RanksRun run = Mpirun(Worker(instance, folder.path(), "qwen3") + " : " +
                               Worker(instance, folder.path(), "llama"));
   EXPECT_NE(run.exit_status, 0);
