@@ -142,7 +142,8 @@ const ServeFlag kFlags[] = {
     {"--max-num-queued-reqs", &O::max_num_queued_reqs, kScheduling, "N",
      "Requests that may be waiting or running; the next one is answered 503.", 1, 1 << 20},
     {"--max-num-queued-tokens", &O::max_num_queued_tokens, kScheduling, "TOKENS",
-     "Tokens that may be waiting or running; beyond them requests are answered 503.", 16, 1e9},
+     "Tokens to be computed that may be waiting or running; beyond them requests are answered 503.",
+     16, 1e9},
     {"--shm-arena-mb", &O::shm_arena_mb, kScheduling, "MIB",
      "Payload of the shared-memory arena; /dev/shm must have a little more.", 12, 1 << 18},
 
