@@ -49,6 +49,14 @@ def load(server, lines, clients, *limits):
     return json.loads(done.stdout)
 
 
+def in_turns(sides, rounds, run):
+    """{side: what run(side) measured in each round}, the sides in turns."""
+    runs = {side: [] for side in sides}
+    for _, side in stats.turns(list(sides), rounds):
+        runs[side].append(run(side))
+    return runs
+
+
 def medians(runs):
     return {"answers_per_s": stats.median([run["answers_per_s"] for run in runs]),
             "requests_per_s": stats.median([run["requests_per_s"] for run in runs]),
