@@ -87,14 +87,23 @@ TEST(TwoHosts, AHostThatVanishesGivesItsJobsBackAndAnotherTakesItsPlace) {
   EXPECT_EQ(next.answers(), 5);
 }
 
-TEST(TwoHosts, AGroupThatDiesOnItsHostGivesItsJobsBackAndServesAgain) {
+// A job of one host that is in work on another, and stays so.
+class TwoHostsAndAJob : public testing::Test {
+ protected:
+  void SetUp() override {
+    host.GroupReady();
+    ASSERT_TRUE(router.WaitFor(GroupState::kReady));
+    host.HoldAnswers(true);
+    slot = router.Publish(3);
+    ASSERT_TRUE(Eventually([&] { return host.arena().slots().InUse() == 1; }));
+  }
+
   RouterHost router;
-  LendingHost host(router.address());
-  host.GroupReady();
-  ASSERT_TRUE(router.WaitFor(GroupState::kReady));
-  host.HoldAnswers(true);
-  const SlotHandle slot = router.Publish(3);
-  ASSERT_TRUE(Eventually([&] { return host.arena().slots().InUse() == 1; }));
+  LendingHost host{router.address()};
+  SlotHandle slot;
+};
+
+TEST_F(TwoHostsAndAJob, AGroupThatDiesOnItsHostGivesItsJobsBackAndServesAgain) {
   host.GroupDies();
   EXPECT_EQ(router.End(slot).state, SlotState::kReturned);
   EXPECT_TRUE(Eventually([&] { return host.arena().slots().InUse() == 0; }));
@@ -107,14 +116,7 @@ TEST(TwoHosts, AGroupThatDiesOnItsHostGivesItsJobsBackAndServesAgain) {
   EXPECT_EQ(host.answers(), 1);
 }
 
-TEST(TwoHosts, AJobThatNobodyWaitsForIsGivenUpOnBoth) {
-  RouterHost router;
-  LendingHost host(router.address());
-  host.GroupReady();
-  ASSERT_TRUE(router.WaitFor(GroupState::kReady));
-  host.HoldAnswers(true);
-  const SlotHandle slot = router.Publish(3);
-  ASSERT_TRUE(Eventually([&] { return host.arena().slots().InUse() == 1; }));
+TEST_F(TwoHostsAndAJob, AJobThatNobodyWaitsForIsGivenUpOnBoth) {
   router.arena().slots().Release(slot);
   EXPECT_TRUE(Eventually([&] { return host.arena().slots().InUse() == 0; }));
   EXPECT_TRUE(Eventually([&] { return router.arena().slots().InUse() == 0; }));
@@ -135,14 +137,7 @@ TEST(TwoHosts, ADeadlineHoldsOnTheOtherHost) {
   EXPECT_EQ(outcome.code, Code::kDeadlineExceeded);
 }
 
-TEST(TwoHosts, AHostThatEndsFinishesItsJobsFirst) {
-  RouterHost router;
-  LendingHost host(router.address());
-  host.GroupReady();
-  ASSERT_TRUE(router.WaitFor(GroupState::kReady));
-  host.HoldAnswers(true);
-  const SlotHandle slot = router.Publish(3);
-  ASSERT_TRUE(Eventually([&] { return host.arena().slots().InUse() == 1; }));
+TEST_F(TwoHostsAndAJob, AHostThatEndsFinishesItsJobsFirst) {
   host.Drain();
   ASSERT_TRUE(router.WaitFor(GroupState::kDraining));
   EXPECT_FALSE(host.intake_ended());
@@ -152,14 +147,7 @@ TEST(TwoHosts, AHostThatEndsFinishesItsJobsFirst) {
   EXPECT_TRUE(router.WaitFor(GroupState::kDead));
 }
 
-TEST(TwoHosts, ARouterThatEndsFinishesItsJobsFirst) {
-  RouterHost router;
-  LendingHost host(router.address());
-  host.GroupReady();
-  ASSERT_TRUE(router.WaitFor(GroupState::kReady));
-  host.HoldAnswers(true);
-  const SlotHandle slot = router.Publish(3);
-  ASSERT_TRUE(Eventually([&] { return host.arena().slots().InUse() == 1; }));
+TEST_F(TwoHostsAndAJob, ARouterThatEndsFinishesItsJobsFirst) {
   std::thread ending([&] { router.End(); });
   EXPECT_TRUE(router.WaitFor(GroupState::kDraining));
   host.HoldAnswers(false);
