@@ -93,8 +93,8 @@ struct ServeOptions {
   std::string config_file;  // --config; its values are already merged here
 
   // Internal: given by the router to its children, or by tests. Hidden in --help.
-  int role_index = -1;        // API server: its number; worker: its group's number
-  int listen_fd = -1;         // API server: the inherited listening socket
+  int role_index = -1;        // API server: its number; worker, intake: its group's number
+  int listen_fd = -1;         // API server, stand-in: the inherited listening socket
   std::string run_dir;        // folder of this instance's sockets and lock, owned by the router
   std::string model_path;     // the resolved file or folder
   std::string program_dir;    // where sysone-api-server and sysone-worker lie; "": beside sysone

@@ -4,32 +4,18 @@
 #include <cstdio>
 #include <cstdlib>
 #include <string>
-#include <vector>
 
+#include "base/child_options.h"
 #include "base/exit_codes.h"
 #include "base/launch_place.h"
 #include "base/log.h"
-#include "base/serve_options.h"
 #include "shm_arena/heartbeat.h"
 #include "worker/worker.h"
 
 int main(int argc, char** argv) {
-  const std::vector<std::string> args(argv + 1, argv + argc);
-  const auto parsed = sysone::ParseServeOptions("sysone-worker", args);
-  if (!parsed.ok()) {
-    fprintf(stderr, "sysone-worker: %s\n", parsed.status().message().c_str());
-    return sysone::kExitUsage;
-  }
-  if (!parsed->text.empty()) {
-    fputs(parsed->text.c_str(), stdout);
-    return sysone::kExitOk;
-  }
-  const sysone::ServeOptions& options = parsed->options;
-  if (options.role_index < 0 || options.run_dir.empty() || options.model_path.empty()) {
-    fputs("sysone-worker: is started by `sysone serve`, which tells it its instance and model\n",
-          stderr);
-    return sysone::kExitUsage;
-  }
+  auto start = sysone::ParseChildOptions("sysone-worker", argc, argv, /*inherits_socket=*/false);
+  if (const int* const exit_status = std::get_if<int>(&start)) return *exit_status;
+  const sysone::ServeOptions& options = std::get<sysone::ServeOptions>(start);
   const auto place = sysone::ResolveLaunchPlace([](const char* name) { return getenv(name); });
   if (!place.ok()) {
     fprintf(stderr, "sysone-worker: %s\n", place.status().message().c_str());
