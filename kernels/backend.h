@@ -28,6 +28,8 @@ namespace sysone {
 using TokenId = int32_t;
 // Stands for a row that a table does not hold: another rank does.
 inline constexpr TokenId kNoToken = -1;
+// Stands for the place of a key and value that are not stored.
+inline constexpr int32_t kNoKvRow = -1;
 
 // Opaque, owned by the caller, made by a backend.
 class Weight {  // matrix [out_cols, in_cols], packed for MatMul
@@ -66,7 +68,7 @@ struct AttentionShape {
   int32_t heads = 0;
   int32_t kv_heads = 0;  // heads is a multiple
   int32_t head_dim = 0;
-  float scale = 0;       // multiplies q·k
+  float scale = 0;  // multiplies q·k
   int32_t q_cols() const { return heads * head_dim; }
   int32_t kv_cols() const { return kv_heads * head_dim; }
   int32_t qkv_cols() const { return q_cols() + 2 * kv_cols(); }
@@ -94,9 +96,24 @@ struct AttentionRun {
 struct PassPlan {
   std::span<const int32_t> positions;  // [rows] position of each batch row in its sequence
   std::span<const int32_t> kv_rows;    // [rows] where each batch row's key and value are stored
-  std::span<const AttentionRun> runs;  // cover all rows, in order
+  std::span<const AttentionRun> runs;  // cover all rows that are needed, in order
   std::span<const KvSpan> spans;
   int32_t rows() const { return static_cast<int32_t>(positions.size()); }
+};
+
+// All that differs between passes of one size: host memory of the caller, valid until RunPass returns.
+struct PassInputs {
+  std::span<const TokenId> tokens;     // [rows]
+  PassPlan plan;                       // of all rows
+  std::span<const int32_t> read_rows;  // [reads] rows of the pass
+  PassPlan read_plan;                  // of the reads; no kv_rows
+};
+
+// Passes that a backend keeps ready to be run again with other inputs. Of one model: what RunPass runs with it is always the
+// same sequence of operations on the same objects.
+class RecordedPasses {
+ public:
+  virtual ~RecordedPasses() = default;
 };
 
 // Rows [first, first + count) of a Tensor. Row-wise operations take one, so that a long batch goes through the wide middle of
@@ -114,14 +131,17 @@ struct HeadSummary {
 class Backend {
  public:
   virtual ~Backend() = default;
-  virtual std::string Describe() const = 0;  // one line for the log: name, instruction set, types, threads
+  virtual std::string Describe()
+      const = 0;  // one line for the log: name, instruction set, types, threads
 
   // --- Loading. `reader` gives float32 rows; packing happens once, here. -----------------------------------------------
-  virtual std::unique_ptr<Weight> LoadWeight(int64_t out_cols, int64_t in_cols, const RowReader& reader) = 0;
+  virtual std::unique_ptr<Weight> LoadWeight(int64_t out_cols, int64_t in_cols,
+                                             const RowReader& reader) = 0;
   virtual std::unique_ptr<Vector> LoadVector(std::span<const float> values) = 0;
   virtual std::unique_ptr<Table> LoadTable(int64_t rows, int64_t cols, const RowReader& reader) = 0;
   // cos, sin: [positions, head_dim / 2]; element i turns the pair (i, i + head_dim / 2).
-  virtual std::unique_ptr<RopeTable> LoadRope(int32_t head_dim, std::span<const float> cos, std::span<const float> sin) = 0;
+  virtual std::unique_ptr<RopeTable> LoadRope(int32_t head_dim, std::span<const float> cos,
+                                              std::span<const float> sin) = 0;
 
   // --- Buffers, all made before the first pass. ----------------------------------------------------------------------
   virtual std::unique_ptr<Tensor> NewTensor(int64_t max_rows, int64_t cols) = 0;
@@ -130,42 +150,73 @@ class Backend {
   // Memory of one row of such a store, in bytes.
   virtual int64_t KvRowBytes(const AttentionShape& shape) const = 0;
 
+  // Memory for keys and values that is left beside what was loaded and made so far, in bytes; 0 where the backend has no
+  // memory of its own.
+  virtual int64_t KvMemoryLeft() const { return 0; }
+
+  // --- A pass as a whole. ---------------------------------------------------------------------------------------------
+  // How many rows, or reads, a pass that needs `count` is to have: at least that many. A backend that keeps passes ready for
+  // some sizes asks for the next of those. A row that nobody needs has kNoToken, position 0 and kv_row kNoKvRow and is in no
+  // run; a read that nobody needs reads row 0, has position 0 and is in no run.
+  virtual int32_t PassRows(int32_t count) const { return count; }
+  virtual int32_t PassReads(int32_t count) const { return count; }
+  // Null where nothing is kept.
+  virtual std::unique_ptr<RecordedPasses> NewRecordedPasses() { return nullptr; }
+  // Runs `operations`: calls of this backend that use the inputs, and nothing else that lies in host memory. Whether they are
+  // called, or are repeated as they were called for an earlier pass of as many rows and reads, is the backend's affair.
+  // `recorded`: of NewRecordedPasses.
+  virtual void RunPass(const PassInputs& inputs, RecordedPasses* recorded,
+                       const std::function<void()>& operations) {
+    static_cast<void>(inputs), static_cast<void>(recorded);
+    operations();
+  }
+  // The queue that operations go to (a CUDA stream), for a collective that works in the same one; null where an operation is
+  // done when it returns.
+  virtual void* Queue() const { return nullptr; }
+
   // --- One pass. `rows` is the number of batch rows in use. ----------------------------------------------------------
   // out[r] = table[ids[r]]; zeros for kNoToken
   virtual void Embed(const Table& table, std::span<const TokenId> ids, Tensor& out) = 0;
   // out[i] = x[r] / sqrt(mean(x[r]²) + eps) * weight, r = rows.first + i
-  virtual void RmsNorm(const Tensor& x, const Vector& weight, float eps, RowRange rows, Operand& out) = 0;
+  virtual void RmsNorm(const Tensor& x, const Vector& weight, float eps, RowRange rows,
+                       Operand& out) = 0;
   // out[r] = x[r] · Wᵀ (+ bias)
-  virtual void MatMul(const Operand& x, const Weight& weight, const Vector* bias, int32_t rows, Tensor& out) = 0;
+  virtual void MatMul(const Operand& x, const Weight& weight, const Vector* bias, int32_t rows,
+                      Tensor& out) = 0;
   // sum[rows.first + i] += x[i] · Wᵀ
   virtual void MatMulAdd(const Operand& x, const Weight& weight, RowRange rows, Tensor& sum) = 0;
   // In qkv [rows, q | k | v]: RMSNorm of each q and k head where norms are given (nullptr: none), then rotation by position.
-  virtual void NormRope(Tensor& qkv, const AttentionShape& shape, const RopeTable& rope, const Vector* q_norm,
-                        const Vector* k_norm, float eps, const PassPlan& plan) = 0;
-  // Stores k and v of every row of qkv at plan.kv_rows; needs nothing else of the plan.
-  virtual void StoreKv(const Tensor& qkv, const AttentionShape& shape, const PassPlan& plan, KvStore& store) = 0;
-  // For every row r of the plan's runs: out[r] = softmax(scale · q[r]·k over the visible positions) · v, heads side by side:
+  virtual void NormRope(Tensor& qkv, const AttentionShape& shape, const RopeTable& rope,
+                        const Vector* q_norm, const Vector* k_norm, float eps,
+                        const PassPlan& plan) = 0;
+  // Stores k and v of every row of qkv at plan.kv_rows, but for kNoKvRow; needs nothing else of the plan.
+  virtual void StoreKv(const Tensor& qkv, const AttentionShape& shape, const PassPlan& plan,
+                       KvStore& store) = 0;
+  // For every row r of the plan's runs (rows in none are left as they are): out[r] = softmax(scale · q[r]·k over the visible positions) · v, heads side by side:
   // [rows, q_cols]. Keys and values come from the store alone, so the plan may be one of fewer rows than were stored.
-  virtual void Attend(const Tensor& qkv, const AttentionShape& shape, const PassPlan& plan, const KvStore& store,
-                      Operand& out) = 0;
+  virtual void Attend(const Tensor& qkv, const AttentionShape& shape, const PassPlan& plan,
+                      const KvStore& store, Operand& out) = 0;
   // gate_up [rows, gate | up]: out[r] = silu(gate) * up
   virtual void GatedSilu(const Tensor& gate_up, int32_t rows, Operand& out) = 0;
   // out[i] = x[rows[i]]; `out` is another tensor than `x`
   virtual void SelectRows(const Tensor& x, std::span<const int32_t> rows, Tensor& out) = 0;
   // Rows for reading out stay in full precision: out[r] = RmsNorm(x[r]) as a Tensor
-  virtual void FinalNorm(const Tensor& x, const Vector& weight, float eps, int32_t rows, Tensor& out) = 0;
+  virtual void FinalNorm(const Tensor& x, const Vector& weight, float eps, int32_t rows,
+                         Tensor& out) = 0;
 
   // --- Read-out, into host memory. ------------------------------------------------------------------------------------
   // out[i] = x[row_of[i]] · head[ids[i]]; 0 for kNoToken
   virtual void LabelLogits(const Tensor& x, const Table& head, std::span<const int32_t> row_of,
                            std::span<const TokenId> ids, std::span<float> out) = 0;
   // Summaries of x[0 … rows) over the whole head.
-  virtual void SummarizeHead(const Tensor& x, const Table& head, int32_t rows, std::span<HeadSummary> out) = 0;
+  virtual void SummarizeHead(const Tensor& x, const Table& head, int32_t rows,
+                             std::span<HeadSummary> out) = 0;
   // --- Between ranks. -------------------------------------------------------------------------------------------------
   // x[rows] = 0
   virtual void Clear(Tensor& x, RowRange rows) = 0;
   // Where x[rows] lies, for a collective that sums it in place over the ranks: all floats from the first row's to the last
-  // one's, and what may lie between two rows. In the backend's own memory; written before the next operation.
+  // one's, and what may lie between two rows. In the backend's own memory, which may be a device's (see Queue); written before
+  // the next operation.
   virtual std::span<float> Memory(Tensor& x, RowRange rows) = 0;
 
   // Copies host memory [rows, cols] to out[0 … rows).
@@ -175,14 +226,20 @@ class Backend {
 };
 
 struct BackendOptions {
-  std::string name = "auto";   // auto, or one of BackendNames()
+  std::string name = "auto";  // auto, or one of BackendNames(); MakeCudaBackend ignores it
   // Precision of weights and of matrix products: int8, bfloat16, float32, or auto: int8 where the instruction set multiplies
   // small integers faster than floats (AVX2 and better), else float32.
   std::string dtype = "auto";
-  int threads = 0;             // 0: as many as the affinity mask and the cgroup allow
+  int threads = 0;  // 0: as many as the affinity mask and the cgroup allow
   // Vector instruction set of the CPU backend, for tests and for finding faults: auto, portable, or a Highway target such as
   // avx2 that this host has. Results of different sets differ within rounding.
   std::string isa = "auto";
+
+  // --- Of the CUDA backend alone (kernels/cuda/cuda_backend.h). ---
+  int device = 0;                   // ordinal among the devices that this process sees
+  double memory_utilization = 0.9;  // share of the device's memory to use at most, 0 … 1
+  bool graphs = true;  // passes of usual sizes are recorded once and then launched as a whole
+  bool batch_invariant = false;  // a row's bits never depend on the other rows of the batch: slower
 };
 
 // kInvalidArgument names an unknown name, type or instruction set and lists the known ones. One name more than those listed is

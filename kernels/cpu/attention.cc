@@ -12,7 +12,6 @@ constexpr int64_t kStorePiece = 16;
 // Columns of a head are padded with zeros to whole panels, the widest that any target has.
 constexpr int64_t kColUnit = 32;
 
-
 // Query rows of a tile: a whole number of register tiles in both products, and few enough that the tile's queries, scores and
 // sums stay in the first two levels of cache.
 int32_t TileRows(const AttentionShape& shape) {
@@ -50,6 +49,7 @@ void CpuAttention::StoreKv(const Rows<float>& qkv, const AttentionShape& shape,
     const int64_t end = std::min(rows, (item + 1) * kStorePiece);
     for (int64_t r = item * kStorePiece; r < end; ++r) {
       const int64_t to = plan.kv_rows[static_cast<size_t>(r)];
+      if (to == kNoKvRow) continue;
       SYSONE_CHECK(to >= 0 && to < store.rows, "row %lld of %lld", static_cast<long long>(to),
                    static_cast<long long>(store.rows));
       const float* const key = qkv.Row(r) + shape.q_cols();

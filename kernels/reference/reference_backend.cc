@@ -214,6 +214,7 @@ class ReferenceBackend : public Backend {
     for (int32_t r = 0; r < plan.rows(); ++r) {
       const float* k = In(qkv).Row(r) + shape.q_cols();
       const int64_t to = plan.kv_rows[static_cast<size_t>(r)];
+      if (to == kNoKvRow) continue;
       std::copy_n(k, shape.kv_cols(), kv.keys.Row(to));
       std::copy_n(k + shape.kv_cols(), shape.kv_cols(), kv.values.Row(to));
     }
