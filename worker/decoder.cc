@@ -29,8 +29,9 @@ Result<std::unique_ptr<LayerPart>> LoadFeedForward(FeedForwardKind kind, const P
 
 Workspace MakeWorkspace(Backend& backend, const ModelConfig& config, const Shard& shard,
                         const DecoderLimits& limits) {
-  const int64_t rows = limits.max_rows;
-  const int64_t slice = std::min(limits.max_rows, kFeedForwardRows);
+  const int64_t rows = backend.PassRows(limits.max_rows);
+  const int64_t reads = backend.PassReads(limits.max_reads);
+  const int64_t slice = std::min<int64_t>(rows, kFeedForwardRows);
   const AttentionShape shape = ShardAttention(config, shard);
   const int64_t wide = shard.intermediate.count();
   Workspace work;
@@ -38,13 +39,11 @@ Workspace MakeWorkspace(Backend& backend, const ModelConfig& config, const Shard
   work.normed = backend.NewOperand(rows, config.hidden);
   work.qkv = backend.NewTensor(rows, shape.qkv_cols());
   work.mixed = backend.NewOperand(rows, shape.q_cols());
-  for (size_t layer = 0; layer < config.layers.size(); ++layer)
-    work.kv.push_back(backend.NewKvStore(limits.kv_rows > 0 ? limits.kv_rows : rows, shape));
   work.gate_up = backend.NewTensor(slice, 2 * wide);
   work.gated = backend.NewOperand(slice, wide);
-  work.read_qkv = backend.NewTensor(limits.max_reads, shape.qkv_cols());
-  work.read_x = backend.NewTensor(limits.max_reads, config.hidden);
-  work.read_normed = backend.NewTensor(limits.max_reads, config.hidden);
+  work.read_qkv = backend.NewTensor(reads, shape.qkv_cols());
+  work.read_x = backend.NewTensor(reads, config.hidden);
+  work.read_normed = backend.NewTensor(reads, config.hidden);
   return work;
 }
 
@@ -53,7 +52,7 @@ Workspace MakeWorkspace(Backend& backend, const ModelConfig& config, const Shard
 void PassContext::AddProduct(const Operand& in, const Weight& weight, RowRange rows) const {
   if (ranks.rank() != 0) backend.Clear(x(), rows);
   backend.MatMulAdd(in, weight, rows, x());
-  if (ranks.size() > 1) ranks.AllReduceSum(backend.Memory(x(), rows));
+  if (ranks.size() > 1) ranks.SumTensor(backend.Memory(x(), rows));
 }
 
 Result<std::unique_ptr<Decoder>> Decoder::Load(Backend& backend, const ModelConfig& config,
@@ -83,7 +82,16 @@ Result<std::unique_ptr<Decoder>> Decoder::Load(Backend& backend, const ModelConf
     progress(static_cast<double>(i + 1) / static_cast<double>(config.layers.size()));
   }
   decoder->work_ = MakeWorkspace(backend, config, decoder->shard_, limits);
+  decoder->shapes_.assign(config.layers.size(), ShardAttention(config, decoder->shard_));
+  decoder->recorded_ = backend.NewRecordedPasses();
+  if (limits.kv_rows != kKvRowsLater)
+    decoder->MakeKvStores(limits.kv_rows > 0 ? limits.kv_rows : limits.max_rows);
   return decoder;
+}
+
+void Decoder::MakeKvStores(int32_t rows) {
+  SYSONE_CHECK(work_.kv.empty(), "the stores are there");
+  for (const AttentionShape& shape : shapes_) work_.kv.push_back(backend_.NewKvStore(rows, shape));
 }
 
 Status Decoder::LoadTables(const ModelConfig& config, const TensorIndex& tensors) {
@@ -105,52 +113,66 @@ void Decoder::FindOwn(std::span<const TokenId> ids) {
   ids_.resize(ids.size());
   for (size_t i = 0; i < ids.size(); ++i) {
     const TokenId id = ids[i];
+    if (id == kNoToken) {
+      ids_[i] = kNoToken;
+      continue;
+    }
     SYSONE_CHECK(id >= 0 && id < vocabulary_, "token %d of %d", id, vocabulary_);
     const bool own = id >= shard_.vocabulary.begin && id < shard_.vocabulary.end;
     ids_[i] = own ? id - shard_.vocabulary.begin : kNoToken;
   }
 }
 
-void Decoder::Embed(std::span<const TokenId> ids) {
-  const auto rows = static_cast<int32_t>(ids.size());
-  FindOwn(ids);
-  if (embedding_) {
-    embedded_.resize(ids.size() * static_cast<size_t>(hidden_));
-    embedding_->Read(ids_, embedded_);
-    backend_.Upload(embedded_, rows, *work_.x);
-  } else {
-    backend_.Embed(*head_, ids_, *work_.x);
-  }
-  // One rank has the row, the others zeros.
-  if (ranks_.size() > 1) ranks_.AllReduceSum(backend_.Memory(*work_.x, {0, rows}));
+void Decoder::EmbedStored(std::span<const TokenId> own_ids) {
+  embedded_.resize(own_ids.size() * static_cast<size_t>(hidden_));
+  embedding_->Read(own_ids, embedded_);
+  backend_.Upload(embedded_, static_cast<int32_t>(own_ids.size()), *work_.x);
 }
 
-void Decoder::Compute(const BatchRows& batch, std::span<float> states) {
-  const PassPlan& plan = batch.plan;
-  const int32_t rows = plan.rows();
-  const int32_t reads = static_cast<int32_t>(batch.read_rows.size());
-  SYSONE_CHECK(rows <= limits_.max_rows, "a pass of %d rows exceeds the buffers' %d", rows,
-               limits_.max_rows);
-  SYSONE_CHECK(reads <= limits_.max_reads, "a pass of %d reads exceeds the buffers' %d", reads,
-               limits_.max_reads);
-  reads_.Build(plan, batch.read_rows);
-  PassContext context{backend_, ranks_, work_, plan};
+void Decoder::SumRows(Tensor& x, int32_t rows) {
+  if (ranks_.size() > 1) ranks_.SumTensor(backend_.Memory(x, {0, rows}));
+}
 
-  Embed(batch.tokens);
+void Decoder::RunLayers(const PassInputs& inputs) {
+  PassContext context{backend_, ranks_, work_, inputs};
+  if (!embedding_) backend_.Embed(*head_, inputs.tokens, *work_.x);
+  // One rank has the row, the others zeros.
+  SumRows(*work_.x, inputs.plan.rows());
   for (size_t i = 0; i < layers_.size(); ++i) {
     if (i + 1 == layers_.size() && !observe_) {
-      backend_.SelectRows(*work_.x, batch.read_rows, *work_.read_x);
-      context.reads = &reads_;
+      backend_.SelectRows(*work_.x, inputs.read_rows, *work_.read_x);
+      context.reads_only = true;
     }
     layers_[i].mixer->Apply(context);
     layers_[i].feed_forward->Apply(context);
     if (observe_) {
-      std::vector<float> x(static_cast<size_t>(rows) * static_cast<size_t>(hidden_));
-      backend_.Download(*work_.x, rows, x);
+      std::vector<float> x(inputs.tokens.size() * static_cast<size_t>(hidden_));
+      backend_.Download(*work_.x, inputs.plan.rows(), x);
       observe_(i, x);
     }
   }
-  if (observe_) backend_.SelectRows(*work_.x, batch.read_rows, *work_.read_x);
+  if (observe_) backend_.SelectRows(*work_.x, inputs.read_rows, *work_.read_x);
+}
+
+void Decoder::Compute(const BatchRows& batch, std::span<float> states) {
+  const int32_t rows = batch.plan.rows();
+  const auto reads = static_cast<int32_t>(batch.read_rows.size());
+  SYSONE_CHECK(rows <= limits_.max_rows, "a pass of %d rows exceeds the buffers' %d", rows,
+               limits_.max_rows);
+  SYSONE_CHECK(reads <= limits_.max_reads, "a pass of %d reads exceeds the buffers' %d", reads,
+               limits_.max_reads);
+  reads_.Build(batch.plan, batch.read_rows);
+  FindOwn(batch.tokens);
+  const PassInputs own{ids_, batch.plan, batch.read_rows, reads_.plan()};
+  if (observe_) {
+    // Looks at every layer from the host, which no pass that is run as a whole allows.
+    if (embedding_) EmbedStored(own.tokens);
+    RunLayers(own);
+  } else {
+    const PassInputs inputs = padded_.Pad(own, backend_.PassRows(rows), backend_.PassReads(reads));
+    if (embedding_) EmbedStored(inputs.tokens);
+    backend_.RunPass(inputs, recorded_.get(), [&] { RunLayers(inputs); });
+  }
   backend_.Download(*work_.read_x, reads, states);
 }
 

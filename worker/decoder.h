@@ -14,6 +14,7 @@
 #include "model/model_config.h"
 #include "model/tensor_index.h"
 #include "worker/comm/collective.h"
+#include "worker/padded_batch.h"
 #include "worker/pass.h"
 #include "worker/pass_model.h"
 #include "worker/read_plan.h"
@@ -26,8 +27,10 @@ struct DecoderLimits {
   int32_t max_rows = 8192;       // tokens a pass
   int32_t max_reads = 256;       // branches a pass
   int32_t max_positions = 8192;  // longest prompt
-  int32_t kv_rows = 0;           // rows of every layer's store; 0: max_rows
+  int32_t kv_rows = 0;           // rows of every layer's store; 0: max_rows; or kKvRowsLater
 };
+// The stores are made by MakeKvStores, when it is known how much memory the rest took.
+inline constexpr int32_t kKvRowsLater = -1;
 
 // Buffers that the parts of all layers share, each made once. Rows as in the pass unless said
 // otherwise; heads and intermediate are the rank's own.
@@ -50,13 +53,13 @@ struct PassContext {
   Backend& backend;
   Collective& ranks;
   Workspace& work;
-  const PassPlan& plan;
-  // Set in the last layer, where nothing but these rows is wanted any more.
-  const ReadPlan* reads = nullptr;
+  const PassInputs& inputs;
+  // Set in the last layer, where nothing but the rows that are read is wanted any more.
+  bool reads_only = false;
 
   // The residual stream that a part adds to, and its rows in use.
-  Tensor& x() const { return reads ? *work.read_x : *work.x; }
-  int32_t rows() const { return reads ? reads->plan().rows() : plan.rows(); }
+  Tensor& x() const { return reads_only ? *work.read_x : *work.x; }
+  int32_t rows() const { return (reads_only ? inputs.read_plan : inputs.plan).rows(); }
 
   // x()[rows] += in · Wᵀ, where each rank has some columns of `in` and W. Rank 0 adds its share to the stream; what the others
   // hold of the stream is the same, so they put their shares in its place, and the sum over the ranks is everybody's stream.
@@ -90,6 +93,9 @@ class Decoder final : public PassModel {
                                                const std::function<void(double)>& progress,
                                                Collective* ranks = nullptr);
 
+  // Once, before the first pass, and only with kKvRowsLater.
+  void MakeKvStores(int32_t rows);
+
   int32_t hidden() const override { return hidden_; }
   void Compute(const Pass& pass, std::span<float> states) override {
     Compute(pass.batch_rows(), states);
@@ -121,7 +127,7 @@ class Decoder final : public PassModel {
         limits_(limits) {}
 
   Status LoadTables(const ModelConfig& config, const TensorIndex& tensors);
-  // ids_ = the rank's own rows of embedding and head for `ids`.
+  // ids_ = the rank's own rows of embedding and head for `ids`, of which some may be kNoToken.
   void FindOwn(std::span<const TokenId> ids);
   void SummarizeOverRanks(int32_t states, std::span<HeadSummary> summaries);
 
@@ -133,7 +139,9 @@ class Decoder final : public PassModel {
   int32_t vocabulary_ = 0;
   int32_t hidden_ = 0;
   float norm_eps_ = 0;
-  void Embed(std::span<const TokenId> ids);
+  void EmbedStored(std::span<const TokenId> own_ids);
+  void RunLayers(const PassInputs& inputs);
+  void SumRows(Tensor& x, int32_t rows);
 
   std::unique_ptr<Table> head_;            // also the embedding, unless that is another tensor
   std::unique_ptr<StoredRows> embedding_;  // null when it is the head
@@ -143,8 +151,11 @@ class Decoder final : public PassModel {
   std::unique_ptr<Vector> final_norm_;
   std::unique_ptr<RopeTable> rope_;
   std::vector<DecoderLayer> layers_;
+  std::vector<AttentionShape> shapes_;  // of each layer
   Workspace work_;
-  ReadPlan reads_;             // of the current pass; kept for its memory
+  std::unique_ptr<RecordedPasses> recorded_;
+  ReadPlan reads_;  // of the current pass, as padded_ is; kept for their memory
+  PaddedBatch padded_;
   std::vector<float> states_;  // of Forward
   std::function<void(size_t, std::span<const float>)> observe_;
 };

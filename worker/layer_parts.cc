@@ -49,17 +49,18 @@ class Attention final : public LayerPart {
   void Apply(const PassContext& pass) const override {
     Backend& backend = pass.backend;
     Workspace& work = pass.work;
-    const int32_t rows = pass.plan.rows();
+    const PassPlan& plan = pass.inputs.plan;
+    const int32_t rows = plan.rows();
     KvStore& kv = *work.kv[layer_];
     backend.RmsNorm(*work.x, *norm_, eps_, {0, rows}, *work.normed);
     backend.MatMul(*work.normed, *qkv_, qkv_bias_.get(), rows, *work.qkv);
-    backend.NormRope(*work.qkv, shape_, rope_, q_norm_.get(), k_norm_.get(), eps_, pass.plan);
-    backend.StoreKv(*work.qkv, shape_, pass.plan, kv);
-    if (pass.reads) {
-      backend.SelectRows(*work.qkv, pass.reads->rows(), *work.read_qkv);
-      backend.Attend(*work.read_qkv, shape_, pass.reads->plan(), kv, *work.mixed);
+    backend.NormRope(*work.qkv, shape_, rope_, q_norm_.get(), k_norm_.get(), eps_, plan);
+    backend.StoreKv(*work.qkv, shape_, plan, kv);
+    if (pass.reads_only) {
+      backend.SelectRows(*work.qkv, pass.inputs.read_rows, *work.read_qkv);
+      backend.Attend(*work.read_qkv, shape_, pass.inputs.read_plan, kv, *work.mixed);
     } else {
-      backend.Attend(*work.qkv, shape_, pass.plan, kv, *work.mixed);
+      backend.Attend(*work.qkv, shape_, plan, kv, *work.mixed);
     }
     pass.AddProduct(*work.mixed, *out_, {0, pass.rows()});
   }

@@ -43,19 +43,27 @@ struct LoadedModel {
   int64_t kv_block_bytes = 0;  // of all layers and ranks
 };
 
-// Fills kv_blocks and kv_block_bytes: as many blocks as --kv-cache-memory holds. The same on every rank.
-Status PlanKvMemory(const ServeOptions& options, const ModelConfig& config, int32_t ranks,
-                    LoadedModel& model) {
-  int64_t row_bytes = 0;  // of a layer, on all ranks together
-  for (int32_t rank = 0; rank < ranks; ++rank) {
-    SYSONE_ASSIGN_OR_RETURN(const Shard shard, PlanShard(config, rank, ranks));
-    row_bytes += model.backend->KvRowBytes(ShardAttention(config, shard));
+// Memory of a block of keys and values: this rank's, and all ranks' together. And how many blocks the longest prompt takes.
+struct KvBlocks {
+  int64_t own_bytes = 0;
+  int64_t bytes = 0;
+  int64_t least = 0;
+};
+
+// Before anything is loaded: --kv-cache-memory is enough for a prompt. The same on every rank.
+Result<KvBlocks> CheckKvMemory(const ServeOptions& options, const ModelConfig& config,
+                               const Collective& ranks, const LoadedModel& model) {
+  KvBlocks blocks;
+  const int64_t rows = KvCache::kBlockRows * static_cast<int64_t>(config.layers.size());
+  for (int32_t rank = 0; rank < ranks.size(); ++rank) {
+    SYSONE_ASSIGN_OR_RETURN(const Shard shard, PlanShard(config, rank, ranks.size()));
+    const int64_t bytes = rows * model.backend->KvRowBytes(ShardAttention(config, shard));
+    blocks.bytes += bytes;
+    if (rank == ranks.rank()) blocks.own_bytes = bytes;
   }
-  model.kv_block_bytes =
-      KvCache::kBlockRows * row_bytes * static_cast<int64_t>(config.layers.size());
   // A prompt in two parts, prefix and branch, may begin a block of its own with each.
-  const int64_t least_blocks = KvCache::BlocksFor(model.max_model_len) + 1;
-  const int64_t least = least_blocks * model.kv_block_bytes;
+  blocks.least = KvCache::BlocksFor(model.max_model_len) + 1;
+  const int64_t least = blocks.least * blocks.bytes;
   const int64_t asked = options.kv_cache_memory;
   if (asked != 0 && asked < least)
     return Error(
@@ -63,10 +71,32 @@ Status PlanKvMemory(const ServeOptions& options, const ModelConfig& config, int3
         "--kv-cache-memory %lld is too small: one prompt of --max-model-len %d tokens takes "
         "%lld bytes; give at least that, or a smaller --max-model-len",
         static_cast<long long>(asked), model.max_model_len, static_cast<long long>(least));
-  const int64_t bytes = asked != 0 ? asked : std::max(kKvCacheMemoryDefault, least);
-  model.kv_blocks = static_cast<int32_t>(
-      std::min<int64_t>(bytes / model.kv_block_bytes, INT32_MAX / KvCache::kBlockRows));
-  return {};
+  return blocks;
+}
+
+// After everything else is loaded: as many blocks as --kv-cache-memory holds, or where the backend has memory of its own, as
+// there is room for on every rank. The same on every rank.
+Result<int32_t> PlanKvBlocks(const ServeOptions& options, const KvBlocks& blocks, Collective& ranks,
+                             const Backend& backend) {
+  const int64_t asked = options.kv_cache_memory;
+  int64_t count = asked / blocks.bytes;
+  if (const int64_t left = backend.KvMemoryLeft(); left > 0) {
+    std::vector<uint64_t> room(static_cast<size_t>(ranks.size()));
+    ranks.AllGather(static_cast<uint64_t>(left / blocks.own_bytes), room);
+    const auto most = static_cast<int64_t>(*std::ranges::min_element(room));
+    if (most < blocks.least)
+      return Error(
+          Code::kInvalidArgument,
+          "keys and values of one prompt of --max-model-len take %lld MiB a rank, and there "
+          "is room for %lld MiB beside the model; raise --gpu-memory-utilization, or lower "
+          "--max-model-len or --max-num-batched-tokens, or use more ranks",
+          static_cast<long long>(blocks.least * blocks.own_bytes >> 20),
+          static_cast<long long>(most * blocks.own_bytes >> 20));
+    count = asked != 0 ? std::min(count, most) : most;
+  } else if (asked == 0) {
+    count = std::max(kKvCacheMemoryDefault / blocks.bytes, blocks.least);
+  }
+  return static_cast<int32_t>(std::min<int64_t>(count, INT32_MAX / KvCache::kBlockRows));
 }
 
 // Two ranks may have been given different files of one name, or programs of different versions.
@@ -93,12 +123,15 @@ Result<LoadedModel> LoadModel(const ServeOptions& options, Collective& ranks, co
   SYSONE_ASSIGN_OR_RETURN(model.backend, MakeBackend(backend_options));
   SYSONE_INFO("%s model, %zu layers; %s", weights.config.family.c_str(),
               weights.config.layers.size(), model.backend->Describe().c_str());
-  SYSONE_RETURN_IF_ERROR(PlanKvMemory(options, weights.config, ranks.size(), model));
+  SYSONE_ASSIGN_OR_RETURN(const KvBlocks blocks,
+                          CheckKvMemory(options, weights.config, ranks, model));
   const DecoderLimits limits{static_cast<int32_t>(options.max_num_batched_tokens),
-                             options.max_num_seqs, model.max_model_len,
-                             model.kv_blocks * KvCache::kBlockRows};
+                             options.max_num_seqs, model.max_model_len, kKvRowsLater};
   SYSONE_ASSIGN_OR_RETURN(model.decoder, Decoder::Load(*model.backend, weights.config,
                                                        weights.tensors, limits, progress, &ranks));
+  model.kv_block_bytes = blocks.bytes;
+  SYSONE_ASSIGN_OR_RETURN(model.kv_blocks, PlanKvBlocks(options, blocks, ranks, *model.backend));
+  model.decoder->MakeKvStores(model.kv_blocks * KvCache::kBlockRows);
   // Also waits until everybody has loaded.
   CheckAgreement(ranks, static_cast<uint64_t>(model.kv_blocks), "the number of key-value blocks");
   SYSONE_INFO("weights loaded in %.1f s", static_cast<double>(MonotonicUs() - begin_us) * 1e-6);

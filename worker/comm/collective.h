@@ -31,6 +31,10 @@ class Collective {
   // values[i] becomes the sum of all ranks' values[i], added in the order of ranks: the same bits on every rank, in every
   // run and whatever else is summed with it. All ranks give equally many.
   virtual void AllReduceSum(std::span<float> values) = 0;
+  // The same for a Tensor: `memory` is what Backend::Memory gave, the sum is there before the backend's next operation. Where
+  // it is a device's memory, only a collective of devices can do it; sums of floats in the ranks' order, as above, are promised
+  // by those alone that say so.
+  virtual void SumTensor(std::span<float> memory) { AllReduceSum(memory); }
   // Rank 0's message goes to all. The others sleep until there is one, however long that takes.
   virtual void Broadcast(std::vector<std::byte>& message) = 0;
   // all[r] becomes rank r's `own`; all.size() == size(). Nobody returns before everybody has called.
