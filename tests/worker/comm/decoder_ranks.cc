@@ -1,10 +1,12 @@
 // One rank of a group that runs tiny models: every golden prompt in one pass and in two pieces, all logits of its last token.
-//   decoder_ranks shared|mpi FOLDER DTYPE …     checkpoints in FOLDER/llama and so on
+//   decoder_ranks shared|mpi FOLDER,FOLDER,… DTYPE …     a checkpoint in each folder, named like its family
 // Rank 0 prints, for each family and type, one line "family dtype values…" of exact floats.
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <numeric>
+#include <sstream>
 #include <string>
 
 #include "base/log.h"
@@ -73,14 +75,13 @@ std::vector<float> RunPrompt(RankLeader& leader, const std::vector<TokenId>& ids
   return once;
 }
 
-void RunModel(Collective& ranks, const std::string& folder, const std::string& family,
-              const std::string& dtype) {
+void RunModel(Collective& ranks, const std::filesystem::path& folder, const std::string& dtype) {
   BackendOptions options;
   options.name = "cpu";
   options.dtype = dtype;
   options.threads = 1;
   const auto backend = Must(MakeBackend(options));
-  const ModelWeights weights = Must(OpenModelWeights(folder + "/" + family));
+  const ModelWeights weights = Must(OpenModelWeights(folder.string()));
   const DecoderLimits limits{512, 8, 512, 512};
   const auto decoder = Must(Decoder::Load(
       *backend, weights.config, weights.tensors, limits, [](double) {}, &ranks));
@@ -88,7 +89,7 @@ void RunModel(Collective& ranks, const std::string& folder, const std::string& f
   RankLeader leader(*decoder, ranks);
   std::vector<TokenId> labels(static_cast<size_t>(weights.config.vocab));
   std::iota(labels.begin(), labels.end(), 0);
-  printf("%s %s", family.c_str(), dtype.c_str());
+  printf("%s %s", folder.filename().c_str(), dtype.c_str());
   for (const int length : {1, 2, 17, 100})
     for (const float value :
          RunPrompt(leader, Prompt(length, length, weights.config.vocab), labels))
@@ -101,13 +102,14 @@ void RunModel(Collective& ranks, const std::string& folder, const std::string& f
 }  // namespace sysone
 
 int main(int argc, char** argv) {
-  SYSONE_CHECK(argc > 3, "usage: decoder_ranks shared|mpi FOLDER DTYPE …");
+  SYSONE_CHECK(argc > 3, "usage: decoder_ranks shared|mpi FOLDER,… DTYPE …");
   sysone::JoinOptions join;
   join.share_memory = std::string(argv[1]) == "shared";
   const auto ranks = sysone::JoinMpiGroup(join);
   sysone::InitLog("rank-" + std::to_string(ranks->rank()), sysone::LogLevel::kInfo);
-  for (const char* family : {"llama", "llama3", "qwen2", "qwen3"})
-    for (int i = 3; i < argc; ++i) sysone::RunModel(*ranks, argv[2], family, argv[i]);
+  std::istringstream folders(argv[2]);
+  for (std::string folder; std::getline(folders, folder, ',');)
+    for (int i = 3; i < argc; ++i) sysone::RunModel(*ranks, folder, argv[i]);
   ranks->Finish();
   return 0;
 }

@@ -1,5 +1,5 @@
 // The tiny models on 2 and 4 ranks against one rank: families whose heads divide by both, by neither, and whose key-value heads
-// are fewer than the ranks (llama 9 of 3, llama3 4 of 1, qwen2 7 of 1, qwen3 4 of 2), in every type.
+// are fewer than the ranks (llama 9 of 3, llama3 4 of 1, qwen2 7 of 1, qwen3 4 of 2 and 6 of 3), in every type.
 //
 // Bounds. Ranks only change the order of sums and, in int8 and bfloat16, what the inputs of o and down are rounded to, so the
 // bounds are those that decoder_golden_test.cc derives for these models:
@@ -11,16 +11,19 @@
 //   bfloat16   other roundings of activations on the way: up to 0.5
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <filesystem>
 #include <map>
 #include <sstream>
 #include <vector>
 
 #include "base/log.h"
 #include "tests/worker/comm/mpirun.h"
+#include "tests/worker/comm/tiny_qwen3.h"
 
 namespace sysone {
 namespace {
@@ -31,9 +34,19 @@ constexpr size_t kValues = kVocabulary + 2;
 using Values = std::map<std::string, std::vector<double>>;  // by "family dtype"
 
 std::string RunRanks(int ranks, const std::string& over = "shared") {
-  const RanksRun run = Mpirun(Format("-np %d " SYSONE_DECODER_RANKS " %s " SYSONE_SOURCE_DIR
-                                     "/tests/golden float32 int8 bfloat16",
-                                     ranks, over.c_str()));
+  std::string folders;
+  for (const char* family : {"llama", "llama3", "qwen2", "qwen3"})
+    folders += std::string(SYSONE_SOURCE_DIR "/tests/golden/") + family + ",";
+  // Six heads of three key-value heads: four ranks have two, two, one and one head.
+  const std::string made = ::testing::TempDir() + Format("ranks.%d", getpid());
+  const std::string uneven = made + "/qwen3_6_heads";
+  WriteTinyQwen3(uneven, 6, 3);
+  for (const char* file : {"/tokenizer.json", "/tokenizer_config.json"})
+    std::filesystem::copy_file(std::string(SYSONE_SOURCE_DIR "/tests/golden/qwen3") + file,
+                               uneven + file, std::filesystem::copy_options::overwrite_existing);
+  const RanksRun run = Mpirun(Format("-np %d " SYSONE_DECODER_RANKS " %s %s float32 int8 bfloat16",
+                                     ranks, over.c_str(), (folders + uneven).c_str()));
+  std::filesystem::remove_all(made);
   EXPECT_EQ(run.exit_status, 0) << run.output;
   return run.output;
 }
@@ -59,7 +72,7 @@ double BoundOf(const std::string& name) {
 
 TEST(DecoderOnRanks, GivesTheAnswersOfOneRankAndTheSameBitsInEveryRun) {
   const Values alone = Parse(RunRanks(1));
-  ASSERT_EQ(alone.size(), 12u);
+  ASSERT_EQ(alone.size(), 15u);
   for (const int ranks : {2, 4}) {
     const std::string output = RunRanks(ranks);
     EXPECT_EQ(output, RunRanks(ranks)) << "another run, other bits";
