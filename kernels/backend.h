@@ -19,6 +19,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/status.h"
@@ -128,6 +129,14 @@ struct HeadSummary {
   TokenId argmax = 0;     // first maximum
 };
 
+// What a backend's choices (Backend::ExportChoices) are good for, beside the model.
+struct ChoiceOrigin {
+  // Device and precision, "NVIDIA H200, bfloat16"; empty: this backend makes no choices.
+  std::string subject;
+  // What else they depend on, and its value here: ("CUDA driver", "13.0").
+  std::vector<std::pair<std::string, std::string>> versions;
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -170,6 +179,23 @@ class Backend {
     static_cast<void>(inputs), static_cast<void>(recorded);
     operations();
   }
+
+  // --- Choices: which algorithm multiplies which shapes, where a library has several. ----------------------------------
+  // A later start, or the other ranks of a group, may take them over, before their first pass is recorded.
+  virtual ChoiceOrigin OriginOfChoices() const { return {}; }
+  // All so far, as bytes; nothing where none are made.
+  virtual std::vector<std::byte> ExportChoices() const { return {}; }
+  // In place of own ones. Not ok, and nothing taken: the bytes are damaged, or of another origin. Choices for shapes that do not
+  // come here are of no consequence.
+  virtual Status ImportChoices(std::span<const std::byte> bytes) {
+    static_cast<void>(bytes);
+    return {};
+  }
+  // While on, products of shapes that have no tried choice yet try several and keep the fastest, and no pass is recorded.
+  virtual void SetTuning(bool on) { static_cast<void>(on); }
+  // For the log: "64 products, 60 of them tuned".
+  virtual std::string DescribeChoices() const { return ""; }
+
   // The queue that operations go to (a CUDA stream), for a collective that works in the same one; null where an operation is
   // done when it returns.
   virtual void* Queue() const { return nullptr; }
