@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "kernels/shared_positions.h"
+
 namespace sysone {
 namespace {
 
@@ -45,27 +47,6 @@ class Cutter {
 };
 
 }  // namespace
-
-int32_t SharedPositions(const KvSpan* a, const KvSpan* b, int32_t limit) {
-  int32_t shared = 0, used_a = 0, used_b = 0;  // positions; rows of the spans a and b
-  while (shared < limit) {
-    if (used_a == a->count) {
-      ++a;
-      used_a = 0;
-    } else if (used_b == b->count) {
-      ++b;
-      used_b = 0;
-    } else if (a->first_row + used_a != b->first_row + used_b) {
-      break;
-    } else {
-      const int32_t step = std::min({a->count - used_a, b->count - used_b, limit - shared});
-      shared += step;
-      used_a += step;
-      used_b += step;
-    }
-  }
-  return shared;
-}
 
 void CutIntoTiles(const PassPlan& plan, int32_t max_rows, Tiles& tiles) {
   tiles.segments.clear();

@@ -33,8 +33,4 @@ struct Tiles {
 // are into plan.spans.
 void CutIntoTiles(const PassPlan& plan, int32_t max_rows, Tiles& tiles);
 
-// How many positions from 0 on lie in the same rows of the store for both, looking at the first `limit` only. Both lists hold
-// that many.
-int32_t SharedPositions(const KvSpan* a, const KvSpan* b, int32_t limit);
-
 }  // namespace sysone

@@ -46,9 +46,8 @@ AttentionLimits LimitsOf(const PassPlan& plan);
 struct alignas(16) DeviceTile {
   int32_t first_segment;  // its segments lie behind each other
   int32_t segment_count;
-  int32_t rows;  // of all segments, 1 … kTileRows
-  int32_t
-      shared_blocks;  // all of whose positions are in the same rows of the store for every segment
+  int32_t rows;           // of all segments, 1 … kTileRows
+  int32_t shared_blocks;  // first blocks that are in the same rows of the store for every segment
 };
 struct alignas(16) DeviceSegment {
   int32_t first_row;  // of the pass
@@ -56,9 +55,9 @@ struct alignas(16) DeviceSegment {
   int32_t first_position;
   int32_t tile_row;    // of its first row, in the tile
   int32_t first_span;  // of its run
-  int32_t
-      rest_span;  // in which its first position behind the shared blocks lies; first_span if all lie before
-  int32_t unused[2];
+  int32_t rest_span;   // that holds its first position behind the shared blocks, if there is one
+  int32_t end_span;    // behind the last of its run
+  int32_t unused;
 };
 // Positions count - first.count … of a run are in rows first_row … of the store, where `first` is the run's first span.
 struct alignas(8) DeviceSpan {
@@ -71,9 +70,8 @@ struct alignas(8) DeviceSpan {
 struct AttentionLayout {
   explicit AttentionLayout(const AttentionLimits& limits);
   int32_t max_tiles;
-  int64_t tiles, segments,
-      spans;      // multiples of 4; one span more than the limit, which ends the last
-  int64_t words;  // of the table
+  int64_t tiles, segments, spans;  // multiples of 4; one span more than the limit ends the last
+  int64_t words;                   // of the table
 };
 
 // Reused from pass to pass; its vectors keep their memory.
@@ -84,14 +82,23 @@ class AttentionTables {
   void Write(const PassPlan& plan, const AttentionLimits& limits, std::span<int32_t> table);
 
  private:
-  void Cut(const PassPlan& plan);
-
-  struct Tile : DeviceTile {
-    int32_t shared_positions;
-    int32_t stages;  // fetched for it
+  struct Tile {
+    DeviceTile entry;
+    int32_t shared_positions;  // in the same rows for all its segments, each of which sees them
+    int32_t stages;            // that are fetched for it
   };
+
+  void CountSpans(const PassPlan& plan);
+  void Add(const AttentionRun& run, const KvSpan* spans);
+  // With the segment, which is then pushed back.
+  void Begin(const DeviceSegment& segment);
+  // Puts as many of the rows as have room into the last tile; false if they had better begin another one.
+  bool Join(DeviceSegment& segment, int32_t rows_left, const KvSpan* spans);
+  void FindRests(const Tile& tile);
+
   std::vector<Tile> tiles_;
   std::vector<DeviceSegment> segments_;
+  std::vector<DeviceSpan> spans_;
 };
 
 }  // namespace sysone

@@ -5,6 +5,7 @@
 
 #include <map>
 
+#include "kernels/shared_positions.h"
 #include "tests/kernels/attention_batch.h"
 
 namespace sysone {
