@@ -39,6 +39,13 @@ class Collective {
   virtual void Broadcast(std::vector<std::byte>& message) = 0;
   // all[r] becomes rank r's `own`; all.size() == size(). Nobody returns before everybody has called.
   virtual void AllGather(uint64_t own, std::span<uint64_t> all) = 0;
+  // Around a step that the ranks compute, up to the wait for its results.
+  // A collective of devices watches meanwhile over what the waiting thread cannot see: an error between the devices, and
+  // a sum that never comes. `what` lives as long as the program: "a pass", of `amount` rows.
+  virtual void BeginStep(uint64_t number, const char* what, int64_t amount) {
+    static_cast<void>(number), static_cast<void>(what), static_cast<void>(amount);
+  }
+  virtual void EndStep() {}
   // The orderly end: waits for all ranks. A process that ends without it takes its group down.
   virtual void Finish() = 0;
 
