@@ -9,9 +9,9 @@ find_package(Threads REQUIRED)
 
 add_library(sysone_flags INTERFACE)
 target_include_directories(sysone_flags INTERFACE ${PROJECT_SOURCE_DIR})
-target_compile_options(sysone_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Werror)
 # g++ 12 sees an overlap in every "literal" + std::string() (GCC bug 105651).
-target_compile_options(sysone_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict>)
+target_compile_options(sysone_flags INTERFACE
+  "$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic;-Wshadow;-Wconversion;-Werror;-Wno-restrict>")
 target_link_libraries(sysone_flags INTERFACE Threads::Threads)
 if(SYSONE_SANITIZE)
   target_compile_options(sysone_flags INTERFACE -fsanitize=${SYSONE_SANITIZE} -fno-omit-frame-pointer)
