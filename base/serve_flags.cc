@@ -10,6 +10,7 @@ namespace {
 using O = ServeOptions;
 
 constexpr std::string_view kModel = "Model";
+constexpr std::string_view kDevice = "Device";
 constexpr std::string_view kHttp = "HTTP";
 constexpr std::string_view kDecisions = "Decisions";
 constexpr std::string_view kProcesses = "Processes";
@@ -24,15 +25,29 @@ const ServeFlag kFlags[] = {
     {"--served-model-name", &O::served_model_names, kModel, "NAME...",
      "Names that clients may use for the model; the first one stands in answers. Default: the "
      "model's own name."},
-    {"--dtype", &O::dtype, kModel, "auto|int8|bfloat16|float32",
+    {"--dtype", &O::dtype, kModel, "auto|int8|fp8|bfloat16|float32",
      "Type of the weights and of their products. auto is int8 on CPUs with AVX2 or better, else "
-     "float32; float32 is the slow reference."},
+     "float32, and bfloat16 on GPUs; fp8 is for GPUs alone; float32 is the slow reference."},
     {"--max-model-len", &O::max_model_len, kModel, "TOKENS",
      "Longest prompt that is accepted. 0: the model's own limit, at most 8192."},
     {"--chat-template", &O::chat_template, kModel, "FILE",
      "File with a Jinja chat template to use instead of the model's own."},
     {"--default-chat-template-kwargs", &O::default_chat_template_kwargs, kModel, "JSON",
      "Object with variables for the chat template; a request's chat_template_kwargs go over them."},
+
+    {"--device", &O::device, kDevice, "auto|cpu|cuda",
+     "What the ranks compute on. auto is cuda where sysone-worker-cuda lies beside sysone and the "
+     "driver of NVIDIA GPUs is there, else cpu."},
+    {"--gpu-memory-utilization", &O::gpu_memory_utilization, kDevice, "SHARE",
+     "Share of each GPU's memory to use at most: weights and buffers come first, keys and values "
+     "take what is left.",
+     0.01, 1},
+    {"--enforce-eager", &O::enforce_eager, kDevice, "",
+     "On GPUs: launch every operation of a pass by itself instead of passes that were recorded as "
+     "CUDA graphs. Slower; for finding faults."},
+    {"--batch-invariant", &O::batch_invariant, kDevice, "",
+     "On GPUs: a prompt's bits never depend on what else is in the pass. Slower; CPUs do so in any "
+     "case."},
 
     {"--host", &O::host, kHttp, "ADDRESS",
      "Address to listen on. 0.0.0.0 is every IPv4 interface."},
@@ -135,7 +150,8 @@ const ServeFlag kFlags[] = {
      65536},
     {"--kv-cache-memory", &O::kv_cache_memory, kScheduling, "BYTES",
      "Memory of one worker group for keys and values: of the prompts in work, and of earlier ones "
-     "that others may begin with. 0: 402653184, or what the longest prompt needs if that is more."},
+     "that others may begin with. 0: 402653184, or what the longest prompt needs if that is more; "
+     "on GPUs all that --gpu-memory-utilization leaves, of which this is the most to take."},
     {"--enable-prefix-caching", &O::enable_prefix_caching, kScheduling, "",
      "Compute what a request shares with earlier ones only once. On unless switched off: "
      "--no-enable-prefix-caching."},
@@ -161,6 +177,7 @@ const ServeFlag kFlags[] = {
     {"--run-dir", &O::run_dir, kHidden, "DIR", "Folder of the instance."},
     {"--model-path", &O::model_path, kHidden, "PATH", "The resolved model."},
     {"--program-dir", &O::program_dir, kHidden, "DIR", "Where the children's programs lie."},
+    {"--device-file", &O::device_file, kHidden, "FILE", "Tells that there are GPUs."},
     {"--stuck-after", &O::stuck_after_s, kHidden, "SECONDS",
      "Heartbeat age at which a child is replaced.", 0.1, 86400},
 };

@@ -270,6 +270,9 @@ Status CheckTogether(ServeOptions& options) {
     return Error(Code::kInvalidArgument,
                  "--instance-name: '%s' is not 1 to 64 of letters, digits, '-' and '_'",
                  options.instance_name.c_str());
+  if (options.dtype == "fp8" && options.device == "cpu")
+    return Error(Code::kInvalidArgument,
+                 "--dtype fp8 is for GPUs and does not go with --device cpu");
   if (!options.mpi_hosts.empty() && !options.mpi_hostfile.empty())
     return Error(Code::kInvalidArgument, "--mpi-hosts and --mpi-hostfile do not go together");
   const auto& origins = options.allowed_origins;

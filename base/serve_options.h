@@ -19,10 +19,16 @@ struct ServeOptions {
   // Model
   std::string model = "qwen2.5-coder-1.5b";     // a name, a file, a folder or a hub id
   std::vector<std::string> served_model_names;  // what clients may call it; empty: its own name
-  std::string dtype = "auto";                   // auto | int8 | bfloat16 | float32
+  std::string dtype = "auto";                   // auto | int8 | fp8 | bfloat16 | float32
   int64_t max_model_len = 0;  // tokens of a prompt; 0: the model's, at most kMaxModelLenDefault
   std::string chat_template;  // file with a Jinja template; "": the model's own
   std::string default_chat_template_kwargs;  // JSON object; "": none
+
+  // Device
+  std::string device = "auto";          // auto | cpu | cuda
+  double gpu_memory_utilization = 0.9;  // share of a GPU's memory to use at most
+  bool enforce_eager = false;           // on GPUs: no pass is recorded and launched as a whole
+  bool batch_invariant = false;         // on GPUs: a prompt's bits never depend on its company
 
   // HTTP
   std::string host = "0.0.0.0";              // address or name to listen on
@@ -77,9 +83,8 @@ struct ServeOptions {
   int max_num_seqs = 256;                     // questions of one pass
   int max_num_queued_reqs = 1024;             // accepted and unanswered requests of the instance
   int64_t max_num_queued_tokens = 2'000'000;  // their tokens
-  int64_t kv_cache_memory =
-      0;  // bytes of one worker group; 0: kKvCacheMemoryDefault, or what the longest
-          // prompt needs if that is more
+  // Bytes of one worker group. 0: kKvCacheMemoryDefault, or what the longest prompt needs if that is more; on GPUs all that is left.
+  int64_t kv_cache_memory = 0;
   bool enable_prefix_caching = true;  // keep what was computed for requests to come
   int64_t shm_arena_mb = 48;  // MiB of payload in shared memory; fits the 64 MB of containers
 
@@ -93,11 +98,12 @@ struct ServeOptions {
   std::string config_file;  // --config; its values are already merged here
 
   // Internal: given by the router to its children, or by tests. Hidden in --help.
-  int role_index = -1;        // API server: its number; worker, intake: its group's number
-  int listen_fd = -1;         // API server, stand-in: the inherited listening socket
-  std::string run_dir;        // folder of this instance's sockets and lock, owned by the router
-  std::string model_path;     // the resolved file or folder
-  std::string program_dir;    // where sysone-api-server and sysone-worker lie; "": beside sysone
+  int role_index = -1;      // API server: its number; worker, intake: its group's number
+  int listen_fd = -1;       // API server, stand-in: the inherited listening socket
+  std::string run_dir;      // folder of this instance's sockets and lock, owned by the router
+  std::string model_path;   // the resolved file or folder
+  std::string program_dir;  // where sysone-api-server and sysone-worker lie; "": beside sysone
+  std::string device_file = "/dev/nvidiactl";  // is there where the driver of NVIDIA GPUs is
   double stuck_after_s = 60;  // a child without a heartbeat for this long is killed and replaced
 };
 

@@ -5,16 +5,17 @@
 
 #include "base/launch_place.h"
 #include "router/child_process.h"
+#include "router/device_choice.h"
 
 namespace sysone {
 
 namespace {
 
 std::string OwnProgram(const InstanceFacts& facts, ProcessRole role) {
-  const auto name = [role] {
+  const auto name = [&] {
     switch (role) {
       case ProcessRole::kWorker:
-        return "/sysone-worker";
+        return facts.on_gpus ? kCudaWorker : "/sysone-worker";
       case ProcessRole::kStandIn:
         return "/sysone-stand-in";
       case ProcessRole::kIntake:

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "link/link_keys.h"
 #include "router/child_process.h"
+#include "router/device_choice.h"
 #include "router/instance_memory.h"
 #include "router/keeper.h"
 #include "router/listener.h"
@@ -61,6 +62,8 @@ Status FindModel(const ServeEnvironment& environment, SignalSource& signals, Ins
   SYSONE_ASSIGN_OR_RETURN(const ModelFacts model_facts,
                           InspectModel(facts.model_path, facts.options.dtype));
   facts.model_fingerprint = model_facts.fingerprint;
+  // Weights, keys and values are in the devices' memory, which the workers look after.
+  if (facts.on_gpus) return {};
   return CheckMemory(model_facts.weight_bytes, facts.options, LocalRanks(facts),
                      AvailableMemoryBytes());
 }
@@ -150,6 +153,10 @@ Result<int> ServeOrFail(InstanceFacts& facts, const ServeEnvironment& environmen
   SYSONE_INFO("%s", LaunchPlaceText(environment.place).c_str());
   SYSONE_RETURN_IF_ERROR(CheckPlace(environment.place, facts.options.nnodes));
   SYSONE_ASSIGN_OR_RETURN(facts.rank_hosts, PlanRankHosts(facts.options));
+  SYSONE_ASSIGN_OR_RETURN(const DeviceChoice device,
+                          ChooseDevice(facts.options, facts.program_dir));
+  if (!device.reason.empty()) SYSONE_INFO("%s", device.reason.c_str());
+  facts.on_gpus = device.on_gpus;
   SYSONE_ASSIGN_OR_RETURN(const auto signals, SignalSource::Create());
   SYSONE_RETURN_IF_ERROR(FindModel(environment, *signals, facts));
 

@@ -109,9 +109,16 @@ TEST(ServeOptions, WrongValuesAreNamed) {
   EXPECT_EQ(ErrorOf({"--api-key"}), "--api-key: needs a value");
   EXPECT_EQ(ErrorOf({"--request-timeout", "nan"}),
             "--request-timeout: 'nan' is not a number from 0.001 to 86400");
-  EXPECT_EQ(ErrorOf({"--dtype", "int4"}), "--dtype: 'int4' is none of auto|int8|bfloat16|float32");
+  EXPECT_EQ(ErrorOf({"--dtype", "int4"}),
+            "--dtype: 'int4' is none of auto|int8|fp8|bfloat16|float32");
   EXPECT_EQ(ErrorOf({"--dtype", "bfloat16|float32"}),
-            "--dtype: 'bfloat16|float32' is none of auto|int8|bfloat16|float32");
+            "--dtype: 'bfloat16|float32' is none of auto|int8|fp8|bfloat16|float32");
+  EXPECT_EQ(ErrorOf({"--device", "tpu"}), "--device: 'tpu' is none of auto|cpu|cuda");
+  for (const char* share : {"0", "1.01", "90", "nan"})
+    EXPECT_EQ(
+        ErrorOf({"--gpu-memory-utilization", share}),
+        "--gpu-memory-utilization: '" + std::string(share) + "' is not a number from 0.01 to 1");
+  EXPECT_EQ(Parsed({"--gpu-memory-utilization", "0.5"}).gpu_memory_utilization, 0.5);
   EXPECT_EQ(ErrorOf({"--diagnostics=yes"}), "--diagnostics: is a switch: true or false, not 'yes'");
 }
 
@@ -122,6 +129,9 @@ TEST(ServeOptions, RulesBetweenFlagsAreChecked) {
   EXPECT_NE(ErrorOf({"--default-chat-template-kwargs", "[]"}).find("not a JSON object"),
             std::string::npos);
   EXPECT_NE(ErrorOf({"--api-key", ""}).find("a key is empty"), std::string::npos);
+  EXPECT_EQ(ErrorOf({"--dtype", "fp8", "--device", "cpu"}),
+            "--dtype fp8 is for GPUs and does not go with --device cpu");
+  EXPECT_EQ(Parsed({"--dtype", "fp8", "--device", "cuda"}).dtype, "fp8");
   EXPECT_EQ(Parsed({"-dp", "3"}).api_server_count, 3);
   EXPECT_EQ(Parsed({"-dp", "3", "-asc", "2"}).api_server_count, 2);
 }

@@ -83,6 +83,17 @@ TEST(ChildArgs, AGroupOfSeveralRanksIsOneMpirunWithTheWorkerBehindItsOwnFlags) {
   EXPECT_EQ(ChildArgs(facts, ProcessRole::kApiServer, 0)[0], "smollm2-135m");
 }
 
+TEST(ChildArgs, AnInstanceOnGpusHasAnotherWorker) {
+  InstanceFacts facts = FactsFor({"smollm2-135m", "--device", "cuda"});
+  facts.on_gpus = true;
+  EXPECT_EQ(ChildProgram(facts, ProcessRole::kWorker), "/bin/sysone-worker-cuda");
+  EXPECT_EQ(ChildProgram(facts, ProcessRole::kApiServer), "/bin/sysone-api-server");
+  facts = FactsFor({"smollm2-135m", "-tp", "2"});
+  facts.on_gpus = true;
+  const Args args = ChildArgs(facts, ProcessRole::kWorker, 0);
+  EXPECT_NE(std::find(args.begin(), args.end(), "/bin/sysone-worker-cuda"), args.end());
+}
+
 TEST(ParentOf, IsThisProcessForItsChildAndNobodyForNobody) {
   const auto pid = StartChild({"/bin/sleep", {"100"}, -1, -1});
   ASSERT_TRUE(pid.ok());
