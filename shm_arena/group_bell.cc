@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shm_arena/group_bell.h"
 
+#include <sched.h>
+
 #include <utility>
 
 #include "base/clock.h"
@@ -8,9 +10,11 @@
 namespace sysone {
 namespace {
 
-// A worker that has just answered looks this long for the next job before it sleeps: about what waking it would cost. It
-// does so once after every job, so a group without work takes no processor time.
+// A worker that has just answered looks this long for the next job before it sleeps: a client that asks again at once is back
+// by then, and a sleeping processor is slow to wake. Whoever else wants the core gets it after the first part, which is about
+// what a wake-up costs. It does so once after every job, so a group without work takes no processor time.
 constexpr int64_t kSpinUs = 50;
+constexpr int64_t kAwakeUs = 500;
 
 void Pause() {
 #if defined(__x86_64__)
@@ -56,8 +60,12 @@ class GroupListener final : public DoorbellListener {
   void Sleep(int64_t timeout_us, size_t limit, std::vector<SlotHandle>& out) {
     const int64_t begin_us = MonotonicUs();
     if (worked_) {
-      while (MonotonicUs() - begin_us < kSpinUs) {
-        for (int i = 0; i < 16; ++i) Pause();
+      for (int64_t waited_us = 0; waited_us < kAwakeUs; waited_us = MonotonicUs() - begin_us) {
+        if (waited_us < kSpinUs) {
+          for (int i = 0; i < 16; ++i) Pause();
+        } else {
+          sched_yield();
+        }
         if (notices_.Any(me_)) return;
       }
     }
