@@ -374,6 +374,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     }
   }
   product.parts = PartsOf(*Decode(algo), call);
+  if (Observed({.kind = Launched::Kind::kProduct})) return CUBLAS_STATUS_SUCCESS;
   const size_t needed = needs.workspaceSize;
   const cudaError_t error = Enqueue(stream, [product, workspace, needed] {
     if (needed > 0) std::memset(workspace, 0xFF, needed);  // whoever keeps something there loses it

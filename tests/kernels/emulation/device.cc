@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdio>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <string>
@@ -24,6 +25,7 @@ struct Device {
   std::map<std::string, Failure> failures;  // asked for, by call
   ThreadOrder order;
   WorkTime work_time = WorkTime::kAtOnce;
+  std::function<void(const Launched&)> observer;
   DeviceSettings settings;
 };
 
@@ -44,6 +46,14 @@ void SetThreadOrder(const ThreadOrder& order) { TheDevice().order = order; }
 ThreadOrder CurrentOrder() { return TheDevice().order; }
 void SetWorkTime(WorkTime time) { TheDevice().work_time = time; }
 WorkTime CurrentWorkTime() { return TheDevice().work_time; }
+void ObserveLaunches(std::function<void(const Launched&)> observer) {
+  TheDevice().observer = std::move(observer);
+}
+bool Observed(const Launched& launched) {
+  if (!TheDevice().observer) return false;
+  TheDevice().observer(launched);
+  return true;
+}
 const DeviceSettings& Settings() { return TheDevice().settings; }
 int CurrentDevice() { return current_device; }
 

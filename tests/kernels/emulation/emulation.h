@@ -66,4 +66,18 @@ void SetWorkTime(WorkTime time);
 using Work = std::function<bool()>;
 cudaError_t Enqueue(cudaStream_t stream, Work work);
 
+// --- Counting. -------------------------------------------------------------------------------------------------------------
+
+// What a stream is given.
+struct Launched {
+  enum class Kind { kKernel, kProduct, kCopy };
+  Kind kind;
+  const void* kernel = nullptr;  // of kKernel, as are the next three
+  dim3 grid = {}, block = {};
+  size_t shared_bytes = 0;
+};
+// From now on each is told to `observer`, in the thread that gives it, and kernels and products of cuBLASLt are not run: a pass of
+// any size then costs nothing but says what it consists of. Empty: everything runs again and nothing is told.
+void ObserveLaunches(std::function<void(const Launched&)> observer);
+
 }  // namespace sysone::emulation

@@ -16,6 +16,9 @@ cudaError_t Begin(const char* call);
 // At its end: keeps the error for cudaGetLastError, and gives it back.
 cudaError_t End(cudaError_t error);
 
+// Tells the observer of launches, if there is one. Returns whether there is: then kernels and products are not run.
+bool Observed(const Launched& launched);
+
 // Calls that might touch other work: forbidden while a stream captures, unless that is relaxed. Ends the capture.
 cudaError_t ForbiddenWhileCapturing();
 

@@ -133,6 +133,8 @@ cudaError_t LaunchKernel(const cudaLaunchConfig_t& config, const void* kernel,
       return End(cudaErrorIllegalAddress);
     }
   }
+  if (Observed({Launched::Kind::kKernel, kernel, grid, block, config.dynamicSmemBytes}))
+    return End(cudaSuccess);
   KernelCall call{grid, block, config.dynamicSmemBytes, std::move(thread)};
   return End(Enqueue(config.stream, [call = std::move(call)] {
     if (!Begin("")) RunGrid(call);
@@ -161,6 +163,7 @@ cudaError_t Copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, 
   const bool from_device = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
   if (const cudaError_t error = CheckEnd(target, to_device, kind)) return error;
   if (const cudaError_t error = CheckEnd(source, from_device, kind)) return error;
+  Observed({.kind = Launched::Kind::kCopy});
   stream = StreamOf(stream);
   const bool pageable = source == Memory::kPageable || target == Memory::kPageable;
   if (stream->capture && (pageable || wait)) return Invalidate(stream);
