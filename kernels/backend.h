@@ -162,6 +162,9 @@ class Backend {
   // Memory for keys and values that is left beside what was loaded and made so far, in bytes; 0 where the backend has no
   // memory of its own.
   virtual int64_t KvMemoryLeft() const { return 0; }
+  // kOutOfMemory, with what is needed and what is there, once something that was loaded or made did not fit into the backend's
+  // memory. What is loaded or made from then on holds nothing, is not read and may not be used: to be asked when all is there.
+  virtual Status MemoryStatus() const { return {}; }
 
   // --- A pass as a whole. ---------------------------------------------------------------------------------------------
   // How many rows, or reads, a pass that needs `count` is to have: at least that many. A backend that keeps passes ready for
@@ -218,6 +221,13 @@ class Backend {
   // Stores k and v of every row of qkv at plan.kv_rows, but for kNoKvRow; needs nothing else of the plan.
   virtual void StoreKv(const Tensor& qkv, const AttentionShape& shape, const PassPlan& plan,
                        KvStore& store) = 0;
+  // NormRope, then StoreKv of what that gives: for backends that do both at once.
+  virtual void NormRopeStoreKv(Tensor& qkv, const AttentionShape& shape, const RopeTable& rope,
+                               const Vector* q_norm, const Vector* k_norm, float eps,
+                               const PassPlan& plan, KvStore& store) {
+    NormRope(qkv, shape, rope, q_norm, k_norm, eps, plan);
+    StoreKv(qkv, shape, plan, store);
+  }
   // For every row r of the plan's runs (rows in none are left as they are): out[r] = softmax(scale · q[r]·k over the visible positions) · v, heads side by side:
   // [rows, q_cols]. Keys and values come from the store alone, so the plan may be one of fewer rows than were stored.
   virtual void Attend(const Tensor& qkv, const AttentionShape& shape, const PassPlan& plan,

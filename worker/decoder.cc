@@ -86,6 +86,7 @@ Result<std::unique_ptr<Decoder>> Decoder::Load(Backend& backend, const ModelConf
   decoder->recorded_ = backend.NewRecordedPasses();
   if (limits.kv_rows != kKvRowsLater)
     decoder->MakeKvStores(limits.kv_rows > 0 ? limits.kv_rows : limits.max_rows);
+  SYSONE_RETURN_IF_ERROR(backend.MemoryStatus());
   return decoder;
 }
 

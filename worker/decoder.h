@@ -85,8 +85,8 @@ struct DecoderLayer {
 class Decoder final : public PassModel {
  public:
   // Loads and packs every weight; `progress` is told the share done, 0 … 1, from the calling
-  // thread. kCorrupt or kUnsupported names the tensor that is missing or has a wrong shape. Without
-  // `ranks` the decoder is alone.
+  // thread. kCorrupt or kUnsupported names the tensor that is missing or has a wrong shape, kOutOfMemory says what the
+  // backend's memory lacks. Without `ranks` the decoder is alone.
   static Result<std::unique_ptr<Decoder>> Load(Backend& backend, const ModelConfig& config,
                                                const TensorIndex& tensors,
                                                const DecoderLimits& limits,

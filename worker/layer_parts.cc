@@ -54,8 +54,7 @@ class Attention final : public LayerPart {
     KvStore& kv = *work.kv[layer_];
     backend.RmsNorm(*work.x, *norm_, eps_, {0, rows}, *work.normed);
     backend.MatMul(*work.normed, *qkv_, qkv_bias_.get(), rows, *work.qkv);
-    backend.NormRope(*work.qkv, shape_, rope_, q_norm_.get(), k_norm_.get(), eps_, plan);
-    backend.StoreKv(*work.qkv, shape_, plan, kv);
+    backend.NormRopeStoreKv(*work.qkv, shape_, rope_, q_norm_.get(), k_norm_.get(), eps_, plan, kv);
     if (pass.reads_only) {
       backend.SelectRows(*work.qkv, pass.inputs.read_rows, *work.read_qkv);
       backend.Attend(*work.read_qkv, shape_, pass.inputs.read_plan, kv, *work.mixed);

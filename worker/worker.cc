@@ -132,6 +132,7 @@ Result<LoadedModel> LoadModel(const ServeOptions& options, Collective& ranks, co
   model.kv_block_bytes = blocks.bytes;
   SYSONE_ASSIGN_OR_RETURN(model.kv_blocks, PlanKvBlocks(options, blocks, ranks, *model.backend));
   model.decoder->MakeKvStores(model.kv_blocks * KvCache::kBlockRows);
+  SYSONE_RETURN_IF_ERROR(model.backend->MemoryStatus());
   // Also waits until everybody has loaded.
   CheckAgreement(ranks, static_cast<uint64_t>(model.kv_blocks), "the number of key-value blocks");
   SYSONE_INFO("weights loaded in %.1f s", static_cast<double>(MonotonicUs() - begin_us) * 1e-6);

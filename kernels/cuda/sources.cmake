@@ -4,4 +4,19 @@ set(SYSONE_CUDA_KERNELS  # CUDA C++
 )
 set(SYSONE_CUDA_HOST  # C++ that calls CUDA
   launch.cc
+  device.cc
+  device_memory.cc
+  memory_budget.cc
+  stream.cc
+  staging.cc
+  matmul_choices.cc
+  product_plan.cc
+  attention_tables.cc
+  pass_block.cc
+  pass_inputs.cc
+  recorded_passes.cc
+  weight_encoding.cc
+  weight_loader.cc
+  cuda_backend.cc
+  cuda_operations.cc
 )
