@@ -11,6 +11,8 @@ set(SYSONE_CUDA_HOST  # C++ that calls CUDA
   staging.cc
   matmul_choices.cc
   product_plan.cc
+  product_tuning.cc
+  matmul.cc
   attention_tables.cc
   pass_block.cc
   pass_inputs.cc
