@@ -309,7 +309,7 @@ void Block::Fail(const std::string& fault) {
 std::string Block::WhoWaits() const {
   std::string text;
   const auto state = [this](uint32_t i) {
-    if (fibers_[i].ended) return std::string("ended");
+    if (fibers_[i].ended) return std::string("have ended");
     const Wait& wait = *fibers_[i].wait;
     char mask[32] = "";
     if (wait.mask != 0) std::snprintf(mask, sizeof mask, " (mask %08x)", wait.mask);
@@ -319,8 +319,9 @@ std::string Block::WhoWaits() const {
     const std::string what = state(first);
     uint32_t end = first + 1;
     while (end < threads_ && state(end) == what) ++end;
-    text += (text.empty() ? "threads " : ", threads ") + std::to_string(first) + " to " +
-            std::to_string(end - 1) + " " + what;
+    text += (text.empty() ? "threads " : ", threads ") + std::to_string(first);
+    if (end - first > 1) text += " to " + std::to_string(end - 1);
+    text += " " + what;
     first = end;
     if (text.size() > 600 && first < threads_) return text + " …";
   }

@@ -1,30 +1,23 @@
 // The emulated device tells what a stream is given.
 // SPDX-License-Identifier: Apache-2.0
-#include <gtest/gtest.h>
-
 #include <vector>
 
-#include "kernels/cuda/launch.h"
-#include "tests/kernels/emulation/emulation.h"
+#include "tests/kernels/emulation/emulation_fixture.h"
 #include "tests/kernels/emulation/emulation_kernels.h"
 
 namespace sysone::emulation {
 namespace {
 
-TEST(ObserverTest, LaunchesAreToldInTheirOrderAndKernelsAreNotRun) {
-  SetThreadOrder({});
-  const std::vector<float> in(128, 1.0f);
-  std::vector<float> out(2, 7.0f);
-  float *device_in = nullptr, *device_out = nullptr;
-  SYSONE_CUDA(cudaMalloc(&device_in, in.size() * sizeof(float)));
-  SYSONE_CUDA(cudaMalloc(&device_out, out.size() * sizeof(float)));
-  const size_t bytes = out.size() * sizeof(float);
-  SYSONE_CUDA(cudaMemcpy(device_out, out.data(), bytes, cudaMemcpyHostToDevice));
+using ObserverTest = EmulationFixture;
+
+TEST_F(ObserverTest, LaunchesAreToldInTheirOrderAndKernelsAreNotRun) {
+  const std::vector<float> ones(2 * kSquares, 1.0f);
+  const OnDevice<float> in(ones), out(std::vector<float>{7, 7});
   std::vector<Launched> told;
   ObserveLaunches([&](const Launched& launched) { told.push_back(launched); });
-  SYSONE_CUDA(cudaMemcpy(device_in, in.data(), in.size() * sizeof(float), cudaMemcpyHostToDevice));
-  LaunchBlockSums(device_in, 2, device_out, nullptr);
-  SYSONE_CUDA(cudaMemcpy(out.data(), device_out, bytes, cudaMemcpyDeviceToHost));
+  SYSONE_CUDA(cudaMemcpy(in.data(), ones.data(), in.bytes(), cudaMemcpyHostToDevice));
+  SumOfSquares(Fault::kNone, in.data(), 2, kSquares, out.data(), nullptr);
+  const std::vector<float> not_run = out.Read();
   ObserveLaunches({});
   ASSERT_EQ(told.size(), 3u);
   EXPECT_EQ(told[0].kind, Launched::Kind::kCopy);
@@ -32,14 +25,11 @@ TEST(ObserverTest, LaunchesAreToldInTheirOrderAndKernelsAreNotRun) {
   EXPECT_NE(told[1].kernel, nullptr);
   EXPECT_EQ(told[1].grid.x, 2u);
   EXPECT_EQ(told[2].kind, Launched::Kind::kCopy);
-  EXPECT_EQ(out[0], 7.0f);
+  EXPECT_EQ(not_run[0], 7.0f);
 
-  LaunchBlockSums(device_in, 2, device_out, nullptr);
-  SYSONE_CUDA(cudaMemcpy(out.data(), device_out, bytes, cudaMemcpyDeviceToHost));
-  EXPECT_EQ(out[0], 64.0f);
+  SumOfSquares(Fault::kNone, in.data(), 2, kSquares, out.data(), nullptr);
+  EXPECT_EQ(out.Read()[0], kSquares);
   EXPECT_EQ(told.size(), 3u);
-  SYSONE_CUDA(cudaFree(device_in));
-  SYSONE_CUDA(cudaFree(device_out));
 }
 
 }  // namespace
