@@ -52,12 +52,16 @@ Args OverHosts(const InstanceFacts& facts) {
   std::string list;
   for (const RankHost& host : facts.rank_hosts)
     list += (list.empty() ? "" : ",") + host.name + ":" + std::to_string(host.ranks);
-  return {
+  Args args{
       "--host", list, "--map-by", "slot:OVERSUBSCRIBE", "--mca", "btl", "self,tcp",
       // A machine that is cut off without a word is given up, and its ranks give up this one, within seconds: nothing else
       // passes between mpirun and its daemons while the ranks work.
       "--mca", "oob_tcp_keepalive_time", "5", "--mca", "oob_tcp_keepalive_intvl", "2", "--mca",
       "oob_tcp_keepalive_probes", "3"};
+  // Which network NCCL takes is the same for all ranks, wherever they are. Which devices are visible is each machine's own affair.
+  for (const std::string& line : facts.environment)
+    if (line.starts_with("NCCL_")) Append(args, {"-x", line.substr(0, line.find('='))});
+  return args;
 }
 
 Args MpirunArgs(const InstanceFacts& facts) {

@@ -33,9 +33,10 @@ constexpr int64_t kAttachWaitUs = 10'000'000;
 // than the router's patience with a silent worker, so that the message names the rank.
 constexpr int64_t kJoinWaitUs = 30'000'000;
 
-// Everything a pass needs, and the backend that must outlive it.
+// Everything a pass needs; what comes first outlives the rest.
 struct LoadedModel {
   std::unique_ptr<Backend> backend;
+  std::unique_ptr<Collective> ranks;
   std::unique_ptr<Decoder> decoder;
   int32_t vocabulary = 0;
   int32_t max_model_len = 0;
@@ -105,24 +106,34 @@ uint64_t FingerprintOf(const ModelWeights& weights) {
   return BatchFingerprint(std::as_bytes(std::span(text)));
 }
 
+// A rank of a group, of which there may be no other.
+struct Rank {
+  const ServeOptions& options;
+  const LaunchPlace& place;
+  const Devices& devices;
+  std::unique_ptr<Collective> ranks;  // LoadModel's from then on
+};
+
 // `arena`: rank 0's; null on the others, which are compared with rank 0.
-Result<LoadedModel> LoadModel(const ServeOptions& options, Collective& ranks, const Arena* arena,
+Result<LoadedModel> LoadModel(Rank rank, const Arena* arena,
                               const std::function<void(double)>& progress) {
+  const ServeOptions& options = rank.options;
   const int64_t begin_us = MonotonicUs();
   SYSONE_ASSIGN_OR_RETURN(const ModelWeights weights, OpenModelWeights(options.model_path));
   if (arena != nullptr)
     SYSONE_RETURN_IF_ERROR(arena->CheckIdentity({SysoneVersion(), weights.fingerprint}));
-  CheckAgreement(ranks, FingerprintOf(weights), "the model's files or the program's version");
+  CheckAgreement(*rank.ranks, FingerprintOf(weights), "the model's files or the program's version");
   LoadedModel model;
   model.vocabulary = weights.config.vocab;
   SYSONE_ASSIGN_OR_RETURN(model.max_model_len,
                           EffectiveMaxModelLen(options, weights.config.max_positions));
-  BackendOptions backend_options;
-  backend_options.dtype = options.dtype;
-  backend_options.threads = options.threads;
-  SYSONE_ASSIGN_OR_RETURN(model.backend, MakeBackend(backend_options));
+  const LocalPlace local = LocalPlaceOf(options, rank.place);
+  SYSONE_ASSIGN_OR_RETURN(model.backend, rank.devices.make_backend(options, local));
   SYSONE_INFO("%s model, %zu layers; %s", weights.config.family.c_str(),
               weights.config.layers.size(), model.backend->Describe().c_str());
+  SYSONE_ASSIGN_OR_RETURN(model.ranks,
+                          rank.devices.join(std::move(rank.ranks), options, local, *model.backend));
+  Collective& ranks = *model.ranks;
   SYSONE_ASSIGN_OR_RETURN(const KvBlocks blocks,
                           CheckKvMemory(options, weights.config, ranks, model));
   const DecoderLimits limits{static_cast<int32_t>(options.max_num_batched_tokens),
@@ -174,17 +185,23 @@ Result<std::unique_ptr<Collective>> JoinRanks(const ServeOptions& options,
   return ranks;
 }
 
-// A rank without an arena: ends with rank 0, or with its launcher.
-Status RunFollower(const ServeOptions& options, Collective& ranks) {
-  SYSONE_ASSIGN_OR_RETURN(const LoadedModel model,
-                          LoadModel(options, ranks, nullptr, [](double) {}));
-  FollowLeader(*model.decoder, ranks);
-  ranks.Finish();
+// Passes that were recorded hold on to the devices' collective, which is not to be left before they are gone.
+Status Leave(LoadedModel& model) {
+  model.decoder.reset();
+  model.ranks->Finish();
   return {};
 }
 
+// A rank without an arena: ends with rank 0, or with its launcher.
+Status RunFollower(Rank rank) {
+  SYSONE_ASSIGN_OR_RETURN(LoadedModel model, LoadModel(std::move(rank), nullptr, [](double) {}));
+  FollowLeader(*model.decoder, *model.ranks);
+  return Leave(model);
+}
+
 // Rank 0, or a worker alone.
-Status RunLeader(const ServeOptions& options, Collective& ranks) {
+Status RunLeader(Rank rank) {
+  const ServeOptions& options = rank.options;
   const GroupId group{static_cast<uint32_t>(options.role_index)};
   SYSONE_ASSIGN_OR_RETURN(Arena arena, Arena::Attach(options.instance_name, kAttachWaitUs));
   SYSONE_RETURN_IF_ERROR(arena.Register(ProcessRole::kWorker, Index(group)));
@@ -192,9 +209,10 @@ Status RunLeader(const ServeOptions& options, Collective& ranks) {
   const RouterWatch watch(arena, options.instance_name, options.run_dir);
   Heartbeat heartbeat(arena);
   arena.lease().SetPhase(ProcessPhase::kLoading);
-  SYSONE_ASSIGN_OR_RETURN(LoadedModel model, LoadModel(options, ranks, &arena, [&](double share) {
+  SYSONE_ASSIGN_OR_RETURN(LoadedModel model, LoadModel(std::move(rank), &arena, [&](double share) {
                             arena.lease().SetProgress(static_cast<uint32_t>(share * 1000));
                           }));
+  Collective& ranks = *model.ranks;
   RankLeader leader(*model.decoder, ranks);
   PassModel& pass_model = ranks.size() > 1 ? static_cast<PassModel&>(leader) : *model.decoder;
   WarmUp(pass_model, model.decoder->limits());
@@ -223,15 +241,16 @@ Status RunLeader(const ServeOptions& options, Collective& ranks) {
   engine.Run(heartbeat.stop());
   if (ranks.size() > 1) leader.End();
   arena.lease().SetPhase(ProcessPhase::kExiting);
-  ranks.Finish();
-  return {};
+  return Leave(model);
 }
 
 }  // namespace
 
-Status RunWorker(const ServeOptions& options, const LaunchPlace& place) {
-  SYSONE_ASSIGN_OR_RETURN(const std::unique_ptr<Collective> ranks, JoinRanks(options, place));
-  return ranks->rank() == 0 ? RunLeader(options, *ranks) : RunFollower(options, *ranks);
+Status RunWorker(const ServeOptions& options, const LaunchPlace& place, const Devices& devices) {
+  SYSONE_ASSIGN_OR_RETURN(std::unique_ptr<Collective> ranks, JoinRanks(options, place));
+  const bool leads = ranks->rank() == 0;
+  Rank rank{options, place, devices, std::move(ranks)};
+  return leads ? RunLeader(std::move(rank)) : RunFollower(std::move(rank));
 }
 
 }  // namespace sysone

@@ -5,6 +5,7 @@ set(SYSONE_CUDA_KERNELS  # CUDA C++
 set(SYSONE_CUDA_HOST  # C++ that calls CUDA
   launch.cc
   device.cc
+  device_facts.cc
   device_memory.cc
   memory_budget.cc
   stream.cc

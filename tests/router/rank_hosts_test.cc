@@ -79,5 +79,17 @@ TEST(ChildArgs, AGroupOverHostsTellsMpirunItsHostsAndKeepsTheSlurmJob) {
             std::vector<std::string>{"SLURM_JOB_ID=7"});
 }
 
+TEST(ChildArgs, AGroupOverHostsGetsTheVariablesOfNcclEverywhereAndThoseOfDevicesNot) {
+  InstanceFacts facts;
+  facts.options = Options(3, "here:1,there:2");
+  facts.rank_hosts = *ParseHostList("here:1,there:2");
+  facts.environment = {"NCCL_DEBUG=INFO", "CUDA_VISIBLE_DEVICES=1", "HOME=/x"};
+  const auto args = ChildArgs(facts, ProcessRole::kWorker, 0);
+  const auto passed_on = std::find(args.begin(), args.end(), "-x");
+  ASSERT_NE(passed_on, args.end());
+  EXPECT_EQ(passed_on[1], "NCCL_DEBUG");
+  EXPECT_EQ(std::count(args.begin(), args.end(), "-x"), 1);
+}
+
 }  // namespace
 }  // namespace sysone

@@ -227,6 +227,15 @@ cudaError_t cudaDeviceGetPCIBusId(char* id, int length, int device) {
   return End(cudaSuccess);
 }
 
+cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer) {
+  if (const cudaError_t error = Begin("cudaDeviceCanAccessPeer")) return End(error);
+  const int devices = Settings().devices;
+  if (device < 0 || device >= devices || peer < 0 || peer >= devices)
+    return End(cudaErrorInvalidDevice);
+  *can = device != peer;
+  return End(cudaSuccess);
+}
+
 namespace {
 struct ErrorText {
   cudaError_t error;

@@ -1,0 +1,15 @@
+// The programs sysone-worker and sysone-worker-cuda, but for the devices.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+
+#include "worker/devices.h"
+
+namespace sysone {
+
+// From the command line to the exit status. `variable` reads the environment, for ResolveLaunchPlace.
+int WorkerProgram(const char* program, int argc, char** argv,
+                  const std::function<const char*(const char*)>& variable, const Devices& devices);
+
+}  // namespace sysone
