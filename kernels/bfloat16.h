@@ -8,7 +8,7 @@
 
 namespace sysone {
 
-// Round to nearest, ties to even: relative error at most 2^-9 for normal numbers. NaN stays NaN,
+// Round to nearest, ties to even: relative error at most 2^-8 for normal numbers. NaN stays NaN,
 // overflow becomes infinity.
 inline uint16_t ToBfloat16(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);

@@ -1,6 +1,10 @@
 # Sources of the CUDA backend, relative to this folder: read by its own build and by the tests, which compile the same files for
 # an emulated device (tests/kernels/emulation/).
 set(SYSONE_CUDA_KERNELS  # CUDA C++
+  row_kernels.cu
+  operand_kernels.cu
+  qkv_kernels.cu
+  readout_kernels.cu
 )
 set(SYSONE_CUDA_HOST  # C++ that calls CUDA
   launch.cc

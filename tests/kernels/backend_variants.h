@@ -25,7 +25,7 @@ std::string VariantName(const ::testing::TestParamInfo<Variant>& info);  // for 
 std::unique_ptr<Backend> MakeVariant(const Variant& variant, int threads);
 
 // Unit roundoff of float32 and of bfloat16.
-inline constexpr double kU = 0x1p-24, kU16 = 0x1p-9;
+inline constexpr double kU = 0x1p-24, kU16 = 0x1p-8;
 // Rounding errors of n operations behave like a random walk: they exceed kLambda * sqrt(n) units
 // with a probability below 2n·exp(-kLambda²/2) (Higham and Mary 2019), 2e-10 for n = 10⁴. The worst
 // case, n units, would hide a lost summand.
