@@ -1,6 +1,6 @@
 // Launches of the kernels that read answers out of final rows: logits of labels, and what the whole vocabulary says. What
-// row_kernels.h says of its launches is true of these, too. Sums are float32, in an order that depends on the table's encoding
-// and the number of columns alone: a label's logit has the same bits in both.
+// row_kernels.h says of its launches is true of these, too. Sums are float32, in an order that depends on the table's encoding, the
+// number of columns and whether rows start on 16 bytes, and on nothing else: a label's logit has the same bits in both.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
