@@ -5,8 +5,12 @@ set(SYSONE_CUDA_KERNELS  # CUDA C++
   operand_kernels.cu
   qkv_kernels.cu
   readout_kernels.cu
+  attention_simple.cu
+  attention_tensor.cu
 )
 set(SYSONE_CUDA_HOST  # C++ that calls CUDA
+  attention.cc
+  attention_tables.cc
   launch.cc
   device.cc
   device_facts.cc
@@ -18,7 +22,6 @@ set(SYSONE_CUDA_HOST  # C++ that calls CUDA
   product_plan.cc
   product_tuning.cc
   matmul.cc
-  attention_tables.cc
   pass_block.cc
   pass_inputs.cc
   recorded_passes.cc

@@ -1,0 +1,514 @@
+// Attention on tensor cores, over keys and values in bfloat16.
+//
+// A block takes one tile and two heads of one kv head at a time: 32 queries, which share all keys that it fetches. Keys and values
+// come in stages of 64 positions, from global memory to registers while the stage before is worked on, then to one of two buffers
+// in shared memory. Of its eight warps
+//
+//              positions of a stage   0 … 15   16 … 31   32 … 47   48 … 63
+//   first head,  rows of the tile     warp 0    warp 2    warp 4    warp 6
+//   second head, rows of the tile     warp 1    warp 3    warp 5    warp 7
+//
+// each has a softmax of its own, over every fourth block of 16 positions. In the end the four of a row are put together, in this
+// order. A warp whose rows see nothing of a block leaves it out; rows that see nothing of a block that others look at keep what
+// they have, bit for bit. So a row's result follows from its own keys in the order of their positions.
+//
+// Numbers that are none: the scores of keys that a row does not see are replaced, whatever they are. A value that is no finite
+// number would spoil rows that do not see it (0 · NaN); it is replaced by 0, and its key by NaN, which spoils the rows that do.
+// SPDX-License-Identifier: Apache-2.0
+#include <ptx.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "kernels/cuda/attention_device.cuh"
+#include "kernels/cuda/attention_kernels.h"
+#include "kernels/cuda/launch.h"
+
+namespace sysone {
+namespace {
+
+constexpr int kHeads = 2;  // at a time
+constexpr int kQueries = kHeads * kTileRows;
+constexpr int kWarps = kHeads * kStageBlocks;
+constexpr int kThreads = 32 * kWarps;
+constexpr int kStageKeys = kStageBlocks * kBlockKeys;
+constexpr int kPieceValues = 8;  // 16 bytes, which are fetched and stored at once
+
+// Wider heads leave no registers for the queries and for the stage to come.
+template <int kDim>
+constexpr bool kKeepsQueries = kDim <= 128;
+template <int kDim>
+constexpr bool kFetchesAhead = kDim <= 128;
+
+// Shared memory for heads of up to kDim columns, a multiple of 32. Rows are 16 bytes longer than they are full, so that the same
+// columns of eight neighbouring ones lie in different banks.
+template <int kDim>
+struct Shared {
+  static constexpr int kStride = kDim + kPieceValues;  // of queries, keys and values
+  static constexpr int kSumStride = kDim + 8;          // floats
+
+  struct Buffer {
+    uint16_t keys[kStageKeys][kStride];
+    uint16_t values[kStageKeys][kStride];
+  };
+  uint16_t queries[kQueries][kStride];
+  union {
+    Buffer buffers[2];
+    float sums[kStageBlocks][kQueries][kSumStride];  // of the warps, when all keys were seen
+  };
+  float largest[kStageBlocks][kQueries];
+  float totals[kStageBlocks][kQueries];
+  int32_t rows[kTileRows];  // of the pass, or -1
+  int32_t positions[kTileRows];
+};
+
+// The stages of a tile, in order: those of its common beginning, then each segment's own. The same for all threads.
+class Stages {
+ public:
+  __device__ Stages(const AttentionArguments& a, const DeviceTile& tile)
+      : segments_(a.segments + tile.first_segment),
+        segment_count_(tile.segment_count),
+        own_key_(tile.shared_blocks * kBlockKeys) {
+    block = 0;
+    first_key_ = 0;
+    end_key_ = own_key_;
+    first_row = 0;
+    end_row = tile.rows;
+    first_span = from_span = segments_[0].first_span;
+    part = -1;
+    if (end_key_ == 0) NextSegment();
+  }
+  __device__ bool AtEnd() const { return part == segment_count_; }
+  __device__ void Next() {
+    block += kStageBlocks;
+    if (block * kBlockKeys >= end_key_) NextSegment();
+  }
+  // Positions to fetch: end at the last one that anyone sees.
+  __device__ int32_t first_key() const { return max(first_key_, block * kBlockKeys); }
+  __device__ int32_t end_key() const { return min(end_key_, block * kBlockKeys + kStageKeys); }
+
+  int32_t part;                   // -1: the common beginning; another one has other spans
+  int32_t block;                  // first of the stage
+  int32_t first_row, end_row;     // of the tile, those that look at it
+  int32_t first_span, from_span;  // of the run; the one that the part begins in
+
+ private:
+  __device__ void NextSegment() {
+    do {
+      if (++part == segment_count_) return;
+      const DeviceSegment& segment = segments_[part];
+      first_key_ = own_key_;
+      end_key_ = segment.first_position + segment.rows;
+      first_row = segment.tile_row;
+      end_row = first_row + segment.rows;
+      first_span = segment.first_span;
+      from_span = segment.rest_span;
+      block = own_key_ / kStageKeys * kStageBlocks;
+    } while (end_key_ <= own_key_);
+  }
+
+  const DeviceSegment* segments_;
+  int32_t segment_count_, own_key_;  // own_key_: first position that is not common
+  int32_t first_key_, end_key_;
+};
+
+// Keys and values on their way from global to shared memory, a part of each in every thread.
+template <int kDim>
+class Fetched {
+ public:
+  using Buffer = typename Shared<kDim>::Buffer;
+
+  // `kv_col`: first column of the kv head.
+  __device__ Fetched(const AttentionArguments& a, int64_t kv_col) : a_(a), kv_col_(kv_col) {}
+
+  // Begins to load a stage; Store then puts it where all threads see it.
+  __device__ void Load(const Stages& stage) {
+    Follow(stage);
+#pragma unroll
+    for (int i = 0; i < kPieces; ++i) LoadPiece(stage, i, keys_[i], values_[i]);
+  }
+  __device__ void Store(Buffer& to) {
+#pragma unroll
+    for (int i = 0; i < kPieces; ++i) StorePiece(i, keys_[i], values_[i], to);
+  }
+
+  // Both at once, with fewer registers.
+  __device__ void Copy(const Stages& stage, Buffer& to) {
+    Follow(stage);
+#pragma unroll 2
+    for (int i = 0; i < kPieces; ++i) {
+      uint4 key, value;
+      LoadPiece(stage, i, key, value);
+      StorePiece(i, key, value, to);
+    }
+  }
+
+ private:
+  static constexpr int32_t kNoPart = -2;
+  static constexpr int kRowPieces = kDim / kPieceValues;
+  static constexpr int kPieces = kStageKeys * kRowPieces / kThreads;
+  static_assert(kStageKeys * kRowPieces % kThreads == 0);
+
+  __device__ static int Key(int i) {
+    return (static_cast<int>(threadIdx.x) + i * kThreads) / kRowPieces;
+  }
+  __device__ static int Col(int i) {
+    return (static_cast<int>(threadIdx.x) + i * kThreads) % kRowPieces * kPieceValues;
+  }
+
+  __device__ void Follow(const Stages& stage) {
+    if (part_ != stage.part) {
+      part_ = stage.part;
+      cursor_.Start(a_.spans, stage.first_span, stage.from_span);
+    }
+  }
+  __device__ void LoadPiece(const Stages& stage, int i, uint4& key, uint4& value) {
+    const int32_t position = stage.block * kBlockKeys + Key(i);
+    key = value = make_uint4(0, 0, 0, 0);
+    if (position < stage.first_key() || position >= stage.end_key() || Col(i) >= a_.head_dim)
+      return;
+    const int64_t at = cursor_.RowOf(position) * a_.kv_stride + kv_col_ + Col(i);
+    key = __ldg(reinterpret_cast<const uint4*>(static_cast<const uint16_t*>(a_.keys) + at));
+    value = __ldg(reinterpret_cast<const uint4*>(static_cast<const uint16_t*>(a_.values) + at));
+  }
+  __device__ static void StorePiece(int i, uint4 key, uint4 value, Buffer& to) {
+    if (!AllFinite(value)) {
+      value = make_uint4(0, 0, 0, 0);
+      key.x = 0x7FFF7FFFu;
+    }
+    *reinterpret_cast<uint4*>(&to.keys[Key(i)][Col(i)]) = key;
+    *reinterpret_cast<uint4*>(&to.values[Key(i)][Col(i)]) = value;
+  }
+  // An infinity or NaN has all bits of the exponent set, and no other number has: adding 1 to it carries into the sign.
+  __device__ static bool AllFinite(const uint4& v) {
+    constexpr uint32_t kExponents = 0x7F807F80u, kOnes = 0x00800080u, kCarries = 0x80008000u;
+    return ((((v.x & kExponents) + kOnes) | ((v.y & kExponents) + kOnes) |
+             ((v.z & kExponents) + kOnes) | ((v.w & kExponents) + kOnes)) &
+            kCarries) == 0;
+  }
+
+  uint4 keys_[kPieces], values_[kPieces];
+  const AttentionArguments& a_;
+  const int64_t kv_col_;
+  KeyCursor cursor_;
+  int32_t part_ = kNoPart;  // that the cursor is in
+};
+
+// What a warp makes of one row's scores of a block: weights as the left side of a product takes them.
+__device__ uint32_t Rounded(float first, float second) {
+  const __nv_bfloat162 pair = __floats2bfloat162_rn(first, second);
+  uint32_t bits;
+  std::memcpy(&bits, &pair, sizeof(bits));
+  return bits;
+}
+__device__ float SumOfPair(uint32_t pair) {
+  return __uint_as_float(pair << 16) + __uint_as_float(pair & 0xFFFF0000u);
+}
+
+// One warp's softmax: 16 queries of one head over the blocks of its column of the table above. A lane has two rows of every
+// product, lane / 4 and that + 8, and in each of 8 columns the two from lane % 4 * 2 on.
+template <int kDim>
+class WarpSoftmax {
+ public:
+  __device__ WarpSoftmax() {
+#pragma unroll
+    for (auto& sum : sums_)
+#pragma unroll
+      for (float& value : sum) value = 0;
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      largest_[r] = kNothingSeen;
+      total_[r] = 0;
+    }
+  }
+
+  // queries: of the warp's head. positions: of its 16 rows.
+  __device__ void Begin(const uint16_t (*queries)[Shared<kDim>::kStride],
+                        const int32_t* positions) {
+    queries_ = &queries[lane() % 16][lane() / 16 * 8];
+    if constexpr (kKeepsQueries<kDim>) {
+#pragma unroll
+      for (int k = 0; k < kDim / 16; ++k) LoadMatrix4(kept_queries_[k], queries_ + k * 16);
+    }
+#pragma unroll
+    for (int r = 0; r < 2; ++r) positions_[r] = positions[Row(r)];
+  }
+
+  // Takes the warp's block of a stage in.
+  __device__ void Add(const typename Shared<kDim>::Buffer& buffer, const Stages& stage, int quarter,
+                      float exponent_scale) {
+    const int32_t first = (stage.block + quarter) * kBlockKeys;
+    if (first < stage.first_key() || first >= stage.end_key()) return;
+    int32_t last_seen[2];  // by each row, among the keys of this part
+#pragma unroll
+    for (int r = 0; r < 2; ++r)
+      last_seen[r] = Row(r) >= stage.first_row && Row(r) < stage.end_row ? positions_[r] : -1;
+    if (!__any_sync(kWholeWarp, max(last_seen[0], last_seen[1]) >= first)) return;
+    float scores[2][4];
+    Multiply(buffer.keys + quarter * kBlockKeys, scores);
+#pragma unroll
+    for (int half = 0; half < 2; ++half)
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        if (first + half * 8 + lane() % 4 * 2 + i % 2 > last_seen[i / 2])
+          scores[half][i] = -INFINITY;
+    uint32_t weights[4];
+    Weigh(scores, exponent_scale, weights);
+    AddValues(weights, buffer.values + quarter * kBlockKeys);
+  }
+
+  // Leaves what was found for others; `m0` is the first of the warp's queries.
+  __device__ void Finish(Shared<kDim>& shared, int quarter, int m0) {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      float total = total_[r];
+      total += __shfl_xor_sync(kWholeWarp, total, 1);
+      total += __shfl_xor_sync(kWholeWarp, total, 2);
+      const int m = m0 + Row(r);
+      if (lane() % 4 == 0) {
+        shared.largest[quarter][m] = largest_[r];
+        shared.totals[quarter][m] = total;
+      }
+#pragma unroll
+      for (int n = 0; n < kDim / 8; ++n)
+        *reinterpret_cast<float2*>(&shared.sums[quarter][m][n * 8 + lane() % 4 * 2]) =
+            make_float2(sums_[n][2 * r], sums_[n][2 * r + 1]);
+    }
+  }
+
+ private:
+  __device__ static int lane() { return static_cast<int>(threadIdx.x % 32); }
+  __device__ static int Row(int r) { return lane() / 4 + 8 * r; }
+
+  // scores = queries · keysᵀ, of the keys 0 … 7 and 8 … 15.
+  __device__ void Multiply(const uint16_t (*keys)[Shared<kDim>::kStride], float (&scores)[2][4]) {
+    const uint16_t* const from = &keys[lane() % 8 + lane() / 16 * 8][lane() / 8 % 2 * 8];
+#pragma unroll
+    for (auto& score : scores)
+#pragma unroll
+      for (float& value : score) value = 0;
+#pragma unroll
+    for (int k = 0; k < kDim / 16; ++k) {
+      uint32_t q[4], both[4];
+      if constexpr (kKeepsQueries<kDim>) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) q[i] = kept_queries_[k][i];
+      } else {
+        LoadMatrix4(q, queries_ + k * 16);
+      }
+      LoadMatrix4(both, from + k * 16);
+#pragma unroll
+      for (int half = 0; half < 2; ++half)
+        MmaBf16(scores[half], q, {both[2 * half], both[2 * half + 1]});
+    }
+  }
+
+  // Turns scores into weights relative to the largest score so far, and what was summed before likewise.
+  __device__ void Weigh(const float (&scores)[2][4], float exponent_scale, uint32_t (&weights)[4]) {
+    float factor[2];
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      float largest = fmaxf(fmaxf(scores[0][2 * r], scores[0][2 * r + 1]),
+                            fmaxf(scores[1][2 * r], scores[1][2 * r + 1]));
+      largest = fmaxf(largest, __shfl_xor_sync(kWholeWarp, largest, 1));
+      largest = fmaxf(largest, __shfl_xor_sync(kWholeWarp, largest, 2));
+      largest = fmaxf(largest, largest_[r]);
+      factor[r] = exp2f(exponent_scale * (largest_[r] - largest));
+      largest_[r] = largest;
+#pragma unroll
+      for (int half = 0; half < 2; ++half)
+        weights[2 * half + r] =
+            Rounded(exp2f(exponent_scale * (scores[half][2 * r] - largest)),
+                    exp2f(exponent_scale * (scores[half][2 * r + 1] - largest)));
+      total_[r] = total_[r] * factor[r] + (SumOfPair(weights[r]) + SumOfPair(weights[2 + r]));
+    }
+    // Most blocks hold no new largest score; multiplying by 1 would change nothing.
+    if (!__any_sync(kWholeWarp, factor[0] != 1 || factor[1] != 1)) return;
+#pragma unroll
+    for (auto& sum : sums_)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) sum[i] *= factor[i / 2];
+  }
+
+  // sums += weights · values
+  __device__ void AddValues(const uint32_t (&weights)[4],
+                            const uint16_t (*values)[Shared<kDim>::kStride]) {
+    const uint16_t* const from = &values[lane() % 16][lane() / 16 * 8];
+#pragma unroll
+    for (int n = 0; n < kDim / 16; ++n) {
+      uint32_t both[4];
+      LoadMatrix4Transposed(both, from + n * 16);
+      MmaBf16(sums_[2 * n], weights, {both[0], both[1]});
+      MmaBf16(sums_[2 * n + 1], weights, {both[2], both[3]});
+    }
+  }
+
+  float sums_[kDim / 8][4];
+  float largest_[2], total_[2];  // total: of the lane's columns
+  int32_t positions_[2];
+  const uint16_t* queries_;
+  uint32_t kept_queries_[kKeepsQueries<kDim> ? kDim / 16 : 1][4];
+};
+
+// Which rows of the pass the tile's are.
+template <int kDim>
+__device__ void FindRows(const AttentionArguments& a, const DeviceTile& tile,
+                         Shared<kDim>& shared) {
+  const auto thread = static_cast<int32_t>(threadIdx.x);
+  if (thread < tile.segment_count) {
+    const DeviceSegment segment = a.segments[tile.first_segment + thread];
+    for (int32_t i = 0; i < segment.rows; ++i) {
+      shared.rows[segment.tile_row + i] = segment.first_row + i;
+      shared.positions[segment.tile_row + i] = segment.first_position + i;
+    }
+  }
+  if (thread >= tile.rows && thread < kTileRows)
+    shared.rows[thread] = shared.positions[thread] = -1;
+}
+
+// Queries of `heads` heads from `head` on, as bfloat16; zeros for rows, heads and columns that there are not.
+template <int kDim>
+__device__ void LoadQueries(const AttentionArguments& a, int32_t head, int32_t heads,
+                            Shared<kDim>& shared) {
+  constexpr int kRowPieces = kDim / 4;
+  for (auto i = static_cast<int>(threadIdx.x); i < kQueries * kRowPieces; i += kThreads) {
+    const int m = i / kRowPieces, col = i % kRowPieces * 4;
+    const int32_t row = shared.rows[m % kTileRows];
+    float4 q = make_float4(0, 0, 0, 0);
+    if (row >= 0 && m / kTileRows < heads && col < a.head_dim)
+      q = *reinterpret_cast<const float4*>(a.queries + row * a.query_stride +
+                                           (head + m / kTileRows) * a.head_dim + col);
+    *reinterpret_cast<uint2*>(&shared.queries[m][col]) =
+        make_uint2(Rounded(q.x, q.y), Rounded(q.z, q.w));
+  }
+}
+
+__device__ void StoreFour(const float (&x)[4], float* to) {
+  *reinterpret_cast<float4*>(to) = make_float4(x[0], x[1], x[2], x[3]);
+}
+__device__ void StoreFour(const float (&x)[4], __nv_bfloat16* to) {
+  *reinterpret_cast<uint2*>(to) = make_uint2(Rounded(x[0], x[1]), Rounded(x[2], x[3]));
+}
+
+// Puts the four softmaxes of each query together.
+template <int kDim, class Out>
+__device__ void Merge(const AttentionArguments& a, int32_t head, int32_t heads,
+                      const Shared<kDim>& shared) {
+  constexpr int kRowPieces = kDim / 4;
+  for (auto i = static_cast<int>(threadIdx.x); i < kQueries * kRowPieces; i += kThreads) {
+    const int m = i / kRowPieces, col = i % kRowPieces * 4;
+    const int32_t row = shared.rows[m % kTileRows];
+    if (row < 0 || m / kTileRows >= heads || col >= a.head_dim) continue;
+    float largest = shared.largest[0][m], total = 0, sums[4] = {};
+#pragma unroll
+    for (int w = 1; w < kStageBlocks; ++w) largest = fmaxf(largest, shared.largest[w][m]);
+#pragma unroll
+    for (int w = 0; w < kStageBlocks; ++w) {
+      const float factor = exp2f(a.exponent_scale * (shared.largest[w][m] - largest));
+      const float4 x = *reinterpret_cast<const float4*>(&shared.sums[w][m][col]);
+      total = fmaf(shared.totals[w][m], factor, total);
+      sums[0] = fmaf(x.x, factor, sums[0]);
+      sums[1] = fmaf(x.y, factor, sums[1]);
+      sums[2] = fmaf(x.z, factor, sums[2]);
+      sums[3] = fmaf(x.w, factor, sums[3]);
+    }
+    const float inverse = 1.0f / total;
+    // Adding 0 makes 0 of a -0, which depends on how often nothing was added.
+#pragma unroll
+    for (float& sum : sums) sum = fmaf(sum, inverse, 0.0f);
+    StoreFour(sums, static_cast<Out*>(a.out) + row * a.out_stride +
+                        (head + m / kTileRows) * a.head_dim + col);
+  }
+}
+
+template <int kDim, class Out>
+__global__ void __launch_bounds__(kThreads, 1) AttendTensor(AttentionArguments a) {
+  extern __shared__ __align__(16) unsigned char shared_memory[];
+  auto& shared = *reinterpret_cast<Shared<kDim>*>(shared_memory);
+  const int warp = static_cast<int>(threadIdx.x / 32);
+  const int warp_head = warp % kHeads, quarter = warp / kHeads;
+  const int32_t group = a.heads / a.kv_heads, pairs = (group + kHeads - 1) / kHeads;
+  const int32_t items = *a.tile_count * a.kv_heads * pairs;
+  for (auto item = static_cast<int32_t>(blockIdx.x); item < items;
+       item += static_cast<int32_t>(gridDim.x)) {
+    const DeviceTile tile = a.tiles[item / (a.kv_heads * pairs)];
+    const int32_t kv_head = item / pairs % a.kv_heads, first = item % pairs * kHeads;
+    const int32_t head = kv_head * group + first, heads = min(kHeads, group - first);
+    const int64_t kv_col = int64_t{kv_head} * a.head_dim;
+
+    Stages stage(a, tile);
+    Fetched<kDim> fetched(a, kv_col);
+    if constexpr (kFetchesAhead<kDim>) fetched.Load(stage);
+    __syncthreads();  // the tile before is done with shared memory
+    FindRows(a, tile, shared);
+    __syncthreads();
+    LoadQueries(a, head, heads, shared);
+    if constexpr (kFetchesAhead<kDim>)
+      fetched.Store(shared.buffers[0]);
+    else
+      fetched.Copy(stage, shared.buffers[0]);
+    __syncthreads();
+    WarpSoftmax<kDim> softmax;
+    softmax.Begin(shared.queries + warp_head * kTileRows, shared.positions);
+    for (int buffer = 0; !stage.AtEnd(); buffer ^= 1) {
+      Stages next = stage;
+      next.Next();
+      const bool more = !next.AtEnd();
+      if (kFetchesAhead<kDim> && more) fetched.Load(next);
+      if (warp_head < heads) softmax.Add(shared.buffers[buffer], stage, quarter, a.exponent_scale);
+      if (kFetchesAhead<kDim> && more) fetched.Store(shared.buffers[buffer ^ 1]);
+      if (!kFetchesAhead<kDim> && more) fetched.Copy(next, shared.buffers[buffer ^ 1]);
+      __syncthreads();  // all are done with the one buffer, and the other is full
+      stage = next;
+    }
+    softmax.Finish(shared, quarter, warp_head * kTileRows);
+    __syncthreads();
+    Merge<kDim, Out>(a, head, heads, shared);
+  }
+}
+
+// Calls use(kernel, shared bytes) with the kernel of that type for the smallest size that holds `head_dim`.
+template <class Out, class Use>
+void WithKernel(int32_t head_dim, const Use& use) {
+  if (head_dim <= 64)
+    use(AttendTensor<64, Out>, sizeof(Shared<64>));
+  else if (head_dim <= 96)
+    use(AttendTensor<96, Out>, sizeof(Shared<96>));
+  else if (head_dim <= 128)
+    use(AttendTensor<128, Out>, sizeof(Shared<128>));
+  else
+    use(AttendTensor<256, Out>, sizeof(Shared<256>));
+}
+
+template <class Out>
+void Prepare() {
+  for (const int32_t head_dim : {64, 96, 128, 256}) {
+    WithKernel<Out>(head_dim, [](auto* kernel, size_t shared_bytes) {
+      SYSONE_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                       static_cast<int>(shared_bytes)));
+    });
+  }
+}
+
+}  // namespace
+
+void LaunchTensorAttend(const AttentionArguments& arguments, Encoding out, int64_t max_tiles,
+                        int64_t blocks, cudaStream_t stream) {
+  const int32_t group = arguments.heads / arguments.kv_heads;
+  const int64_t most = max_tiles * arguments.kv_heads * ((group + kHeads - 1) / kHeads);
+  const auto launch = [&](auto* kernel, size_t shared_bytes) {
+    Launch({static_cast<unsigned>(std::min(most, blocks)), kThreads, shared_bytes}, stream, kernel,
+           arguments);
+  };
+  if (out == Encoding::kBfloat16)
+    WithKernel<__nv_bfloat16>(arguments.head_dim, launch);
+  else
+    WithKernel<float>(arguments.head_dim, launch);
+}
+
+void PrepareTensorAttend() {
+  Prepare<float>();
+  Prepare<__nv_bfloat16>();
+}
+
+}  // namespace sysone
