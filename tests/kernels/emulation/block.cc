@@ -3,6 +3,9 @@
 #include "tests/kernels/emulation/block.h"
 
 #include <sys/mman.h>
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#endif
 
 #include <algorithm>
 #include <array>
@@ -23,22 +26,23 @@ constinit __thread uint3 blockIdx = {};
 constinit __thread dim3 blockDim;
 constinit __thread dim3 gridDim;
 
-// Behind the most that a block may have lies what tells of writes beyond it.
+// Before and behind a block's shared memory lies what tells of writes there.
 namespace {
 constexpr size_t kGuardBytes = 4096;
 constexpr unsigned char kUnwritten = 0xFF;  // NaN in every type of floats
 }  // namespace
 extern "C" {
-__thread __attribute__((aligned(
-    1024))) unsigned char sysone_emulated_shared[sysone::emulation::kMostSharedBytes + kGuardBytes];
+__thread __attribute__((aligned(1024))) unsigned char
+    sysone_emulated_shared[kGuardBytes + sysone::emulation::kMostSharedBytes + kGuardBytes];
 }
 // `extern __shared__ unsigned char shared_memory[]` in a function names a variable of the namespace around it: sysone's, or its
-// unnamed one. CUDA takes both for the block's memory, so both are other names of it here.
+// unnamed one. CUDA takes both for the block's memory, so both are names of what lies between the guards.
+static_assert(kGuardBytes == 4096, "as below");
 __asm__(
     ".globl _ZN6sysone13shared_memoryE\n"
-    ".set _ZN6sysone13shared_memoryE, sysone_emulated_shared\n"
+    ".set _ZN6sysone13shared_memoryE, sysone_emulated_shared + 4096\n"
     ".globl _ZN6sysone12_GLOBAL__N_113shared_memoryE\n"
-    ".set _ZN6sysone12_GLOBAL__N_113shared_memoryE, sysone_emulated_shared\n");
+    ".set _ZN6sysone12_GLOBAL__N_113shared_memoryE, sysone_emulated_shared + 4096\n");
 
 namespace sysone::emulation {
 namespace {
@@ -85,6 +89,15 @@ class Stacks {
   ~Stacks() { munmap(base_, kStackBytes * kMostThreads); }
   Stacks(const Stacks&) = delete;
   Stacks& operator=(const Stacks&) = delete;
+
+  // To be called when threads were left in the middle: the address sanitizer still knows their variables.
+  void Forget() {
+#if defined(__SANITIZE_ADDRESS__)
+    for (uint32_t i = 0; i < kMostThreads; ++i) {
+      __asan_unpoison_memory_region(base_ + i * kStackBytes, kStackBytes);
+    }
+#endif
+  }
 
   // Stacks grow down. They begin at different offsets, or the frames of all threads would want the same lines of the cache.
   void* Top(uint32_t thread) const {
@@ -219,8 +232,7 @@ void Block::Resume(uint32_t thread) {
 bool Block::Run(const KernelCall& call, const ThreadOrder& order, uint64_t number) {
   Start(call);
   random_ = (order.seed + 1) * 0x9E3779B97F4A7C15u + number;
-  unsigned char* shared = sysone_emulated_shared;
-  std::memset(shared, kUnwritten, call.shared_bytes + kGuardBytes);
+  std::memset(sysone_emulated_shared, kUnwritten, kGuardBytes + call.shared_bytes + kGuardBytes);
   while (ended_ < threads_ && !failed_) {
     if (ready_warps_ == 0) {
       failed_ = true;
@@ -230,14 +242,20 @@ bool Block::Run(const KernelCall& call, const ThreadOrder& order, uint64_t numbe
     Resume(Next(order));
   }
   call_ = nullptr;
-  if (failed_) return false;
-  const unsigned char* guard = shared + call.shared_bytes;
-  const auto written = std::find_if(guard, guard + kGuardBytes,
-                                    [](unsigned char byte) { return byte != kUnwritten; });
-  if (written == guard + kGuardBytes) return true;
-  ReportFault("the kernel wrote to byte " + std::to_string(written - shared) +
-              " of its shared memory of " + std::to_string(call.shared_bytes) + " bytes");
-  return false;
+  if (failed_) {
+    stacks_.Forget();
+    return false;
+  }
+  const unsigned char* shared = sysone_emulated_shared + kGuardBytes;
+  for (const unsigned char* guard : {shared - kGuardBytes, shared + call.shared_bytes}) {
+    const auto written = std::find_if(guard, guard + kGuardBytes,
+                                      [](unsigned char byte) { return byte != kUnwritten; });
+    if (written == guard + kGuardBytes) continue;
+    ReportFault("the kernel wrote to byte " + std::to_string(written - shared) +
+                " of its shared memory of " + std::to_string(call.shared_bytes) + " bytes");
+    return false;
+  }
+  return true;
 }
 
 void Block::Pause(const Wait& wait) {
@@ -363,8 +381,8 @@ void FailKernel(const std::string& fault, const Place& place) {
 
 bool InSharedMemory(const void* address, size_t bytes) {
   const unsigned char* at = static_cast<const unsigned char*>(address);
-  return at >= sysone_emulated_shared &&
-         at + bytes <= sysone_emulated_shared + ThisBlock().shared_bytes();
+  const unsigned char* shared = sysone_emulated_shared + kGuardBytes;
+  return at >= shared && at + bytes <= shared + ThisBlock().shared_bytes();
 }
 
 }  // namespace sysone::emulation

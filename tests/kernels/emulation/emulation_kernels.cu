@@ -42,6 +42,7 @@ __global__ void SumOfSquaresKernel(const float* in, int count, float* out) {
   if (lane == 0) {
     sums[kFault == Fault::kRace ? 0 : warp] = sum;
     if (kFault == Fault::kWriteBehindShared && warp == 2) sums[kWarps] = sum;
+    if (kFault == Fault::kWriteBeforeShared && warp == 2) values[lane - 1] = sum;
   }
   if (kFault == Fault::kTwoBarriers && warp < 2) {
     __syncthreads();
@@ -142,6 +143,7 @@ void SumOfSquares(Fault fault, const float* in, int blocks, int count, float* ou
                                                 Sum<kNoWarpBarrier>,
                                                 Sum<kRace>,
                                                 Sum<kWriteBehindShared>,
+                                                Sum<kWriteBeforeShared>,
                                                 Sum<kReadBehindShared>,
                                                 Sum<kWriteBehindOut>,
                                                 Sum<kWriteBeforeOut>,

@@ -15,6 +15,7 @@ enum class Fault {
   kNoWarpBarrier,      // between a lane's store and another one's load
   kRace,               // all warps store their sum to the same place
   kWriteBehindShared,  // a sum too many
+  kWriteBeforeShared,  // the other way
   kReadBehindShared,
   kWriteBehindOut,  // to the result of a block that is not there
   kWriteBeforeOut,  // the other way

@@ -80,6 +80,9 @@ void CheckGuards(const unsigned char* memory, const Allocation& allocation) {
   ReportFault("something wrote to byte " + std::to_string(at - memory) + " of an allocation of " +
               std::to_string(allocation.bytes) + " bytes" +
               (allocation.kind == Memory::kPinned ? " of pinned memory" : ""));
+  // Told once.
+  std::memset(allocation.block, kUnwritten, kGuardBytes);
+  std::memset(allocation.block + kGuardBytes + allocation.bytes, kUnwritten, kGuardBytes);
 }
 
 cudaError_t Release(void* memory, Memory kind) {
