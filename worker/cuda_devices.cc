@@ -80,6 +80,11 @@ Result<std::unique_ptr<Collective>> JoinDevices(std::unique_ptr<Collective> rank
                                                 nccl));
   SYSONE_RETURN_IF_ERROR(CheckSum(*joined, backend));
   if (joined->rank() == 0) SYSONE_INFO("%s", joined->Describe().c_str());
+  if (joined->rank() == 0 && joined->size() > 2 && options.batch_invariant)
+    SYSONE_WARNING(
+        "--batch-invariant: sums over %d GPUs still depend on the size of a pass in their last "
+        "bits; over two they do not",
+        joined->size());
   return joined;
 }
 

@@ -95,8 +95,9 @@ class SysoneServer:
         self.model = ""  # the served name
         self.pids: list[int] = []  # all processes: the keeper first, which is what was started
         # The model comes first: a flag that takes a list would swallow it.
+        # Answers are compared with those of CPUs, also on a machine with a GPU; the last flag counts.
         self._command = [*launcher, str(PROGRAM), "serve", model, "--host", "127.0.0.1", "--port", "0",
-                         "--instance-name", self.instance, *flags]
+                         "--instance-name", self.instance, "--device", "cpu", *flags]
         # A key or a cache place that the developer's shell has set must not change what is tested.
         kept = {k: v for k, v in os.environ.items() if k not in ("SYSONE_API_KEY", "VLLM_API_KEY")}
         self._env = {**kept, **(env or {})}
