@@ -18,4 +18,6 @@ TEST(CudaLinkTest, LibrariesSayWhichTheyAreWithoutADriver) {
   EXPECT_EQ(runtime / 10, CUDART_VERSION / 10);
   EXPECT_EQ(cublas_lt / 100, CUBLAS_VERSION / 100u);
   EXPECT_EQ(nccl / 100, NCCL_VERSION_CODE / 100);
+  // What worker/comm/nccl_collective.cc says of an error is the library's own text.
+  EXPECT_STRNE(ncclGetErrorString(ncclRemoteError), ncclGetErrorString(ncclSystemError));
 }
