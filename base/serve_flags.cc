@@ -48,6 +48,9 @@ const ServeFlag kFlags[] = {
     {"--batch-invariant", &O::batch_invariant, kDevice, "",
      "On GPUs: a prompt's bits never depend on what else is in the pass. Slower; CPUs do so in any "
      "case."},
+    {"--preload-autotune", &O::preload_autotune, kDevice, "",
+     "On GPUs: before the first request, try several algorithms for every matrix product, keep the "
+     "fastest and remember them for later starts. sysone preload does the same without serving."},
 
     {"--host", &O::host, kHttp, "ADDRESS",
      "Address to listen on. 0.0.0.0 is every IPv4 interface."},
@@ -177,6 +180,8 @@ const ServeFlag kFlags[] = {
     {"--run-dir", &O::run_dir, kHidden, "DIR", "Folder of the instance."},
     {"--model-path", &O::model_path, kHidden, "PATH", "The resolved model."},
     {"--program-dir", &O::program_dir, kHidden, "DIR", "Where the children's programs lie."},
+    {"--tuning-dir", &O::tuning_dir, kHidden, "DIR", "Files of choices of algorithms."},
+    {"--preload-only", &O::preload_only, kHidden, "", "End when ready."},
     {"--device-file", &O::device_file, kHidden, "FILE", "Tells that there are GPUs."},
     {"--stuck-after", &O::stuck_after_s, kHidden, "SECONDS",
      "Heartbeat age at which a child is replaced.", 0.1, 86400},

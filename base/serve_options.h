@@ -29,6 +29,7 @@ struct ServeOptions {
   double gpu_memory_utilization = 0.9;  // share of a GPU's memory to use at most
   bool enforce_eager = false;           // on GPUs: no pass is recorded and launched as a whole
   bool batch_invariant = false;         // on GPUs: a prompt's bits never depend on its company
+  bool preload_autotune = false;        // on GPUs: algorithms are tried before the first request
 
   // HTTP
   std::string host = "0.0.0.0";              // address or name to listen on
@@ -98,11 +99,13 @@ struct ServeOptions {
   std::string config_file;  // --config; its values are already merged here
 
   // Internal: given by the router to its children, or by tests. Hidden in --help.
-  int role_index = -1;      // API server: its number; worker, intake: its group's number
-  int listen_fd = -1;       // API server, stand-in: the inherited listening socket
-  std::string run_dir;      // folder of this instance's sockets and lock, owned by the router
-  std::string model_path;   // the resolved file or folder
-  std::string program_dir;  // where sysone-api-server and sysone-worker lie; "": beside sysone
+  int role_index = -1;        // API server: its number; worker, intake: its group's number
+  int listen_fd = -1;         // API server, stand-in: the inherited listening socket
+  std::string run_dir;        // folder of this instance's sockets and lock, owned by the router
+  std::string model_path;     // the resolved file or folder
+  std::string program_dir;    // where sysone-api-server and sysone-worker lie; "": beside sysone
+  std::string tuning_dir;     // of files of choices that a worker reads and writes; "": none
+  bool preload_only = false;  // a worker ends when it is ready to serve
   std::string device_file = "/dev/nvidiactl";  // is there where the driver of NVIDIA GPUs is
   double stuck_after_s = 60;  // a child without a heartbeat for this long is killed and replaced
 };

@@ -184,12 +184,12 @@ class Backend {
   }
 
   // --- Choices: which algorithm multiplies which shapes, where a library has several. ----------------------------------
-  // A later start, or the other ranks of a group, may take them over, before their first pass is recorded.
+  // A later start, or the other ranks of a group, may take them over.
   virtual ChoiceOrigin OriginOfChoices() const { return {}; }
   // All so far, as bytes; nothing where none are made.
   virtual std::vector<std::byte> ExportChoices() const { return {}; }
-  // In place of own ones. Not ok, and nothing taken: the bytes are damaged, or of another origin. Choices for shapes that do not
-  // come here are of no consequence.
+  // In place of own ones; passes that were recorded with those are recorded anew. Not ok, and nothing taken: the bytes are damaged,
+  // or of another origin. Choices for shapes that do not come here are of no consequence.
   virtual Status ImportChoices(std::span<const std::byte> bytes) {
     static_cast<void>(bytes);
     return {};

@@ -123,6 +123,8 @@ Args ChildArgs(const InstanceFacts& facts, ProcessRole role, uint32_t index) {
   if (facts.options.served_model_names.empty()) add("--served-model-name", facts.served_name);
   if (role == ProcessRole::kApiServer || role == ProcessRole::kStandIn)
     add("--listen-fd", std::to_string(kInheritedFd));
+  if (role == ProcessRole::kWorker && !facts.tuning_dir.empty())
+    add("--tuning-dir", facts.tuning_dir);
   if (role == ProcessRole::kWorker && facts.options.threads == 0)
     add("--threads", std::to_string(std::max(
                          1, facts.cores / (LocalGroups(facts.options) * LocalRanks(facts)))));

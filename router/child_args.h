@@ -22,6 +22,8 @@ struct InstanceFacts {
   std::string model_fingerprint;
   std::string served_name;  // the model's own name, for when the user gave none
   std::string program_dir;
+  std::string
+      tuning_dir;  // what is known of models on devices (worker/tuning_cache.h); "": nothing is kept
   bool on_gpus = false;  // the worker is sysone-worker-cuda (router/device_choice.h)
   std::vector<std::string> environment;  // the router's own, "NAME=value"
   std::vector<RankHost> rank_hosts;      // of each group; empty: this machine alone

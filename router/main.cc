@@ -14,12 +14,16 @@
 #include "base/serve_flags.h"
 #include "base/serve_options.h"
 #include "link/link_keys.h"
+#include "router/preload.h"
 #include "router/router.h"
 
 namespace {
 
 constexpr char kUsage[] =
     "Usage: sysone serve [MODEL] [flags]   serve a model (sysone serve --help shows the flags)\n"
+    "       sysone preload [MODEL] [flags] make a model ready on this machine's GPUs, without "
+    "serving\n"
+    "       sysone download-kernels        what is built in; fetches nothing\n"
     "       sysone keys DIR                make keys for hosts that work together\n"
     "       sysone flags --markdown        the flags as tables\n"
     "       sysone --version\n";
@@ -56,7 +60,10 @@ int main(int argc, char** argv) {
   if (command == "flags" && args.size() == 2 && args[1] == "--markdown")
     return Say(sysone::ServeFlagsMarkdown());
   if (command == "keys" && args.size() == 2) return MakeKeys(args[1]);
-  if (command != "serve") {
+  const bool dry_run = args.size() == 2 && args[1] == "--dry-run";
+  if (command == "download-kernels" && (args.size() == 1 || dry_run))
+    return sysone::PrintKernels("");
+  if (command != "serve" && command != "preload") {
     fputs(kUsage, stderr);
     return sysone::kExitUsage;
   }
@@ -68,7 +75,7 @@ int main(int argc, char** argv) {
   }
   const auto node_flags = sysone::NodeFlags(*place);
   args.insert(args.begin(), node_flags.begin(), node_flags.end());
-  const auto parsed = sysone::ParseServeOptions("sysone serve", args);
+  const auto parsed = sysone::ParseServeOptions("sysone " + command, args);
   if (!parsed.ok()) {
     fprintf(stderr, "sysone: %s\n", parsed.status().message().c_str());
     return sysone::kExitUsage;
@@ -78,5 +85,6 @@ int main(int argc, char** argv) {
   for (char** line = environ; *line != nullptr; ++line) environment.variables.emplace_back(*line);
   environment.place = *place;
   sysone::InitLog(sysone::kKeeperLogName, sysone::LogLevelOf(parsed->options));
-  return sysone::Serve(parsed->options, args, environment);
+  return command == "serve" ? sysone::Serve(parsed->options, args, environment)
+                            : sysone::Preload(parsed->options, args, environment);
 }

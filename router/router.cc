@@ -9,13 +9,11 @@
 #include "base/log.h"
 #include "link/link_keys.h"
 #include "router/child_process.h"
-#include "router/device_choice.h"
+#include "router/find_model.h"
 #include "router/instance_memory.h"
 #include "router/keeper.h"
 #include "router/listener.h"
 #include "router/machine.h"
-#include "router/model_fetch.h"
-#include "router/preflight.h"
 #include "router/signals.h"
 #include "router/supervisor.h"
 #include "shm_arena/arena.h"
@@ -36,37 +34,6 @@ class RunDir {
  private:
   const std::string path_;
 };
-
-// "org/name": what may be fetched from the hub though no catalogue lists it. Paths that start like paths are not.
-bool LooksLikeHubId(const std::string& model) {
-  const size_t slash = model.find('/');
-  return slash != std::string::npos && slash > 0 && model[0] != '.' && model[0] != '~' &&
-         model.find('/', slash + 1) == std::string::npos && slash + 1 < model.size();
-}
-
-Status FindModel(const ServeEnvironment& environment, SignalSource& signals, InstanceFacts& facts) {
-  const std::string& model = facts.options.model;
-  const auto found = ResolveModel(model, environment.caches);
-  if (found.ok()) {
-    facts.model_path = found->path;
-    facts.served_name = found->served_name;
-  } else if (found.status().code() == Code::kNotFound && LooksLikeHubId(model)) {
-    facts.served_name = model.substr(0, model.find('@'));
-  } else {
-    return found.status();
-  }
-  if (facts.model_path.empty()) {
-    SYSONE_INFO("'%s' is not on this machine yet; fetching it", model.c_str());
-    SYSONE_ASSIGN_OR_RETURN(facts.model_path, FetchModel(environment.fetch_script, model, signals));
-  }
-  SYSONE_ASSIGN_OR_RETURN(const ModelFacts model_facts,
-                          InspectModel(facts.model_path, facts.options.dtype));
-  facts.model_fingerprint = model_facts.fingerprint;
-  // Weights, keys and values are in the devices' memory, which the workers look after.
-  if (facts.on_gpus) return {};
-  return CheckMemory(model_facts.weight_bytes, facts.options, LocalRanks(facts),
-                     AvailableMemoryBytes());
-}
 
 // Processes of an instance of this name whose keeper and router were killed are ended first.
 Result<Arena> MakeArena(const InstanceFacts& facts, SignalSource& signals) {
@@ -153,11 +120,8 @@ Result<int> ServeOrFail(InstanceFacts& facts, const ServeEnvironment& environmen
   SYSONE_INFO("%s", LaunchPlaceText(environment.place).c_str());
   SYSONE_RETURN_IF_ERROR(CheckPlace(environment.place, facts.options.nnodes));
   SYSONE_ASSIGN_OR_RETURN(facts.rank_hosts, PlanRankHosts(facts.options));
-  SYSONE_ASSIGN_OR_RETURN(const DeviceChoice device,
-                          ChooseDevice(facts.options, facts.program_dir));
-  if (!device.reason.empty()) SYSONE_INFO("%s", device.reason.c_str());
-  facts.on_gpus = device.on_gpus;
   SYSONE_ASSIGN_OR_RETURN(const auto signals, SignalSource::Create());
+  SYSONE_RETURN_IF_ERROR(FindDevice(facts));
   SYSONE_RETURN_IF_ERROR(FindModel(environment, *signals, facts));
 
   // With a fixed port the arena comes first: its name is known, and whoever an earlier router left behind holds the port.
@@ -213,6 +177,7 @@ ServeEnvironment ReadServeEnvironment(const std::function<std::string(const char
   environment.caches.sysone_models = first({"SYSONE_CACHE"}, cache + "/sysone") + "/models";
   environment.caches.hub =
       first({"HF_HUB_CACHE"}, first({"HF_HOME"}, cache + "/huggingface") + "/hub");
+  environment.tuning_dir = first({"SYSONE_CACHE"}, cache + "/sysone") + "/tuning";
   environment.xdg_runtime_dir = variable("XDG_RUNTIME_DIR");
   environment.fetch_script = SYSONE_SOURCE_DIR "/scripts/fetch_model";
   return environment;
@@ -220,12 +185,7 @@ ServeEnvironment ReadServeEnvironment(const std::function<std::string(const char
 
 int Serve(const ServeOptions& options, const std::vector<std::string>& args,
           const ServeEnvironment& environment) {
-  InstanceFacts facts;
-  facts.options = options;
-  facts.user_args = args;
-  facts.program_dir = options.program_dir.empty() ? OwnProgramDir() : options.program_dir;
-  facts.environment = environment.variables;
-  facts.cores = AvailableCores();
+  InstanceFacts facts = FactsOf(options, args, environment);
   if (options.disable_cascade_attn)
     SYSONE_WARNING("--disable-cascade-attn is deprecated and does nothing");
   const auto exit_status = ServeOrFail(facts, environment);

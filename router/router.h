@@ -15,6 +15,7 @@ namespace sysone {
 // What comes from the environment and the build.
 struct ServeEnvironment {
   CachePlaces caches;
+  std::string tuning_dir;       // ${SYSONE_CACHE:-${XDG_CACHE_HOME:-~/.cache}/sysone}/tuning
   std::string xdg_runtime_dir;  // may be empty
   std::string fetch_script;     // scripts/fetch_model
   std::vector<std::string>

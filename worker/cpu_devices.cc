@@ -14,8 +14,17 @@ Result<std::unique_ptr<Collective>> StayOnTheHost(std::unique_ptr<Collective> ra
   return ranks;
 }
 
+std::string CpuKernels() {
+  std::string names;
+  for (const std::string& name : BackendNames()) names += (names.empty() ? "" : ", ") + name;
+  std::string text = "CPUs: backends " + names + ".";
+  if (const auto backend = MakeBackend({}); backend.ok())
+    text += " Here --dtype auto takes: " + (*backend)->Describe();
+  return text + "\n";
+}
+
 }  // namespace
 
-Devices CpuDevices() { return {MakeCpuBackend, StayOnTheHost}; }
+Devices CpuDevices() { return {MakeCpuBackend, StayOnTheHost, CpuKernels}; }
 
 }  // namespace sysone

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "kernels/cuda/built_in.h"
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/device_facts.h"
 #include "worker/comm/nccl_collective.h"
@@ -90,6 +91,6 @@ Result<std::unique_ptr<Collective>> JoinDevices(std::unique_ptr<Collective> rank
 
 }  // namespace
 
-Devices CudaDevices() { return {MakeBackendOnDevice, JoinDevices}; }
+Devices CudaDevices() { return {MakeBackendOnDevice, JoinDevices, DescribeCudaKernels}; }
 
 }  // namespace sysone

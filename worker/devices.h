@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "base/launch_place.h"
 #include "base/serve_options.h"
@@ -37,6 +38,8 @@ struct Devices {
   Result<std::unique_ptr<Collective>> (*join)(std::unique_ptr<Collective> ranks,
                                               const ServeOptions& options, LocalPlace place,
                                               Backend& backend);
+  // What the program has built in, for `sysone download-kernels`: lines of text.
+  std::string (*describe_kernels)();
 };
 
 // Host memory and threads.

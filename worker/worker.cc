@@ -22,6 +22,7 @@
 #include "worker/comm/roll_call.h"
 #include "worker/decoder.h"
 #include "worker/engine.h"
+#include "worker/preload.h"
 #include "worker/rank_group.h"
 #include "worker/shard.h"
 
@@ -42,6 +43,7 @@ struct LoadedModel {
   int32_t max_model_len = 0;
   int32_t kv_blocks = 0;
   int64_t kv_block_bytes = 0;  // of all layers and ranks
+  std::string fingerprint;     // of the model's files
 };
 
 // Memory of a block of keys and values: this rank's, and all ranks' together. And how many blocks the longest prompt takes.
@@ -124,6 +126,7 @@ Result<LoadedModel> LoadModel(Rank rank, const Arena* arena,
     SYSONE_RETURN_IF_ERROR(arena->CheckIdentity({SysoneVersion(), weights.fingerprint}));
   CheckAgreement(*rank.ranks, FingerprintOf(weights), "the model's files or the program's version");
   LoadedModel model;
+  model.fingerprint = weights.fingerprint;
   model.vocabulary = weights.config.vocab;
   SYSONE_ASSIGN_OR_RETURN(model.max_model_len,
                           EffectiveMaxModelLen(options, weights.config.max_positions));
@@ -164,6 +167,17 @@ void WarmUp(PassModel& model, const DecoderLimits& limits) {
   model.ReadOut(pass, state, {&logit, 1}, {});
 }
 
+// All ranks. The line says what was done, "" for nothing.
+std::string PreloadModel(LoadedModel& model, const ServeOptions& options) {
+  PreloadOptions preload;
+  preload.tuning_dir = options.tuning_dir;
+  preload.subject = {{"model", model.fingerprint}};
+  preload.tune = options.preload_autotune;
+  preload.write = options.preload_only;
+  preload.kv_rows = model.kv_blocks * KvCache::kBlockRows;
+  return Preload(*model.backend, *model.decoder, *model.ranks, preload);
+}
+
 Result<std::unique_ptr<Collective>> JoinRanks(const ServeOptions& options,
                                               const LaunchPlace& place) {
   if (options.tensor_parallel_size == 1) return MakeSoloCollective();
@@ -194,8 +208,25 @@ Status Leave(LoadedModel& model) {
 
 // A rank without an arena: ends with rank 0, or with its launcher.
 Status RunFollower(Rank rank) {
+  const ServeOptions& options = rank.options;
   SYSONE_ASSIGN_OR_RETURN(LoadedModel model, LoadModel(std::move(rank), nullptr, [](double) {}));
-  FollowLeader(*model.decoder, *model.ranks);
+  PreloadModel(model, options);
+  if (!options.preload_only) FollowLeader(*model.decoder, *model.ranks);
+  return Leave(model);
+}
+
+// Rank 0 of `sysone preload`: without an arena.
+Status RunPreload(Rank rank) {
+  const ServeOptions& options = rank.options;
+  int shown = 0;
+  SYSONE_ASSIGN_OR_RETURN(LoadedModel model, LoadModel(std::move(rank), nullptr, [&](double share) {
+                            const int tenths = static_cast<int>(share * 10);
+                            if (tenths > shown)
+                              SYSONE_INFO("%d %% of the weights loaded", 10 * tenths);
+                            shown = std::max(shown, tenths);
+                          }));
+  const std::string done = PreloadModel(model, options);
+  SYSONE_INFO("preloaded: %s", done.empty() ? "this device has nothing to choose" : done.c_str());
   return Leave(model);
 }
 
@@ -213,6 +244,8 @@ Status RunLeader(Rank rank) {
                             arena.lease().SetProgress(static_cast<uint32_t>(share * 1000));
                           }));
   Collective& ranks = *model.ranks;
+  if (const std::string done = PreloadModel(model, options); !done.empty())
+    SYSONE_INFO("%s", done.c_str());
   RankLeader leader(*model.decoder, ranks);
   PassModel& pass_model = ranks.size() > 1 ? static_cast<PassModel&>(leader) : *model.decoder;
   WarmUp(pass_model, model.decoder->limits());
@@ -250,7 +283,8 @@ Status RunWorker(const ServeOptions& options, const LaunchPlace& place, const De
   SYSONE_ASSIGN_OR_RETURN(std::unique_ptr<Collective> ranks, JoinRanks(options, place));
   const bool leads = ranks->rank() == 0;
   Rank rank{options, place, devices, std::move(ranks)};
-  return leads ? RunLeader(std::move(rank)) : RunFollower(std::move(rank));
+  if (!leads) return RunFollower(std::move(rank));
+  return options.preload_only ? RunPreload(std::move(rank)) : RunLeader(std::move(rank));
 }
 
 }  // namespace sysone

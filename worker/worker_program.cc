@@ -3,6 +3,7 @@
 
 #include <cstdio>
 #include <string>
+#include <string_view>
 
 #include "base/child_options.h"
 #include "base/exit_codes.h"
@@ -14,6 +15,10 @@ namespace sysone {
 
 int WorkerProgram(const char* program, int argc, char** argv,
                   const std::function<const char*(const char*)>& variable, const Devices& devices) {
+  if (argc == 2 && std::string_view(argv[1]) == "--print-kernels") {
+    fputs(devices.describe_kernels().c_str(), stdout);
+    return kExitOk;
+  }
   auto start = ParseChildOptions(program, argc, argv, /*inherits_socket=*/false);
   if (const int* const exit_status = std::get_if<int>(&start)) return *exit_status;
   const ServeOptions& options = std::get<ServeOptions>(start);

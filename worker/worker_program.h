@@ -8,7 +8,7 @@
 
 namespace sysone {
 
-// From the command line to the exit status. `variable` reads the environment, for ResolveLaunchPlace.
+// From the command line to the exit status; `--print-kernels` alone prints what is built in. `variable` reads the environment, for ResolveLaunchPlace.
 int WorkerProgram(const char* program, int argc, char** argv,
                   const std::function<const char*(const char*)>& variable, const Devices& devices);
 

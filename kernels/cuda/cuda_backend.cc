@@ -197,7 +197,7 @@ void CudaBackend::RunPass(const PassInputs& inputs, RecordedPasses* recorded,
                           const std::function<void()>& operations) {
   inputs_.Put(inputs);
   const PassSize& size = inputs_.size();
-  const uint64_t memory = inputs_.generation() + unscaled_generation_;
+  const uint64_t memory = inputs_.generation() + unscaled_generation_ + choices_generation_;
   const bool usual = size.rows > 0 && size.rows <= kPassRows.back() &&
                      size.rows == PassRows(size.rows) && size.reads == PassReads(size.reads);
   // While tuning, what is chosen in this pass may still change.
@@ -220,7 +220,16 @@ void CudaBackend::RunPass(const PassInputs& inputs, RecordedPasses* recorded,
 ChoiceOrigin CudaBackend::OriginOfChoices() const {
   return {Format("%s, %s%s", device_.name.c_str(), EncodingName(encoding_),
                  options_.batch_invariant ? ", batch-invariant" : ""),
-          {{"cuBLASLt", matmul_->Describe()}, {"CUDA driver", DriverVersion(device_)}}};
+          {{"compute capability", Format("%d.%d", device_.major, device_.minor)},
+           {"library of products", matmul_->Describe()},
+           {"CUDA driver", DriverVersion(device_)}}};
+}
+
+Status CudaBackend::ImportChoices(std::span<const std::byte> bytes) {
+  const auto before = matmul_->ExportChoices();
+  SYSONE_RETURN_IF_ERROR(matmul_->ImportChoices(bytes).status());
+  if (matmul_->ExportChoices() != before) ++choices_generation_;
+  return {};
 }
 
 void CudaBackend::SetTuning(bool on) {

@@ -60,9 +60,7 @@ class CudaBackend final : public Backend {
 
   ChoiceOrigin OriginOfChoices() const override;
   std::vector<std::byte> ExportChoices() const override { return matmul_->ExportChoices(); }
-  Status ImportChoices(std::span<const std::byte> bytes) override {
-    return matmul_->ImportChoices(bytes).status();
-  }
+  Status ImportChoices(std::span<const std::byte> bytes) override;
   void SetTuning(bool on) override;
   std::string DescribeChoices() const override;
 
@@ -131,6 +129,8 @@ class CudaBackend final : public Backend {
   WeightLoader loader_;
   std::unique_ptr<CudaMatMul> matmul_;
   bool tuning_ = false;
+  uint64_t choices_generation_ =
+      0;  // passes that were recorded with other choices are recorded anew
 
   AttentionTables tables_;      // of an operation by itself
   std::vector<int32_t> words_;  // likewise

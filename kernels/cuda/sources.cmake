@@ -22,6 +22,7 @@ set(SYSONE_CUDA_HOST  # C++ that calls CUDA
   product_plan.cc
   product_tuning.cc
   matmul.cc
+  built_in.cc
   pass_block.cc
   pass_inputs.cc
   recorded_passes.cc
