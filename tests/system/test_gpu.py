@@ -20,7 +20,8 @@ TINY = str(Path(__file__).parents[1] / "golden" / "qwen3")
 EMULATED = Path(os.environ["SYSONE_EMULATED_GPU_DIR"])
 # The file that stands for the driver is there, and the programs lie in another folder.
 ON_GPUS = ("--device", "cuda", "--program-dir", str(EMULATED), "--device-file", "/dev/null", "--max-model-len", "512",
-           "--kv-cache-memory", str(8 << 20))  # all that is left of a device would have to be filled
+           # All that is left of a device would have to be filled; and every usual size of a pass is run at a start.
+           "--kv-cache-memory", str(8 << 20), "--max-num-batched-tokens", "64")
 FLAGS = ("--disable-log-requests", "--diagnostics", "--no-enable-prefix-caching")
 QUESTIONS: dict[str, Any] = {
     "refund": {"type": "noul", "instructions": "Is money asked for?"},
