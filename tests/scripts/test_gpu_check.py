@@ -97,7 +97,7 @@ def test_a_program_that_was_not_built_is_skipped(program, tmp_path):
 
 
 def test_all_limits_together_are_below_eight_minutes_of_work(program):
-    options = argparse.Namespace(models=["qwen3-0.6b", "qwen2.5-3b"], rounds=1, out=pathlib.Path("/x"), dry_run=False)
+    options = argparse.Namespace(models=["qwen3-0.6b", "qwen2.5-3b"], rounds=1, out=pathlib.Path("/x"), dry_run=False, targets=None)
     todo = program.steps(options, pathlib.Path("/x"), "90-real", None)
     assert all(step.limit_s <= 200 for step in todo) and len({step.name for step in todo}) == len(todo)
 
