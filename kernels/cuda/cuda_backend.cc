@@ -16,7 +16,7 @@
 namespace sysone {
 namespace {
 
-// Rows of the passes that are kept ready. Between two of them, rows that nobody needs cost at most a third more work, which is
+// Rows of the passes that are kept ready. Between two of them, rows that nobody needs cost at most half as much work again, which is
 // less than launching the operations one by one would.
 constexpr std::array<int32_t, 17> kPassRows = {8,   16,  24,  32,  48,  64,  80,  96, 128,
                                                160, 192, 224, 256, 320, 384, 448, 512};

@@ -113,6 +113,7 @@ class CudaBackend final : public Backend {
   // Where host memory of the caller lies on the device: with the inputs of the pass if it is one of them, else a copy.
   template <class T>
   const T* OnDevice(std::span<const T> values) {
+    if (values.empty()) return nullptr;
     if (const T* found = in_pass_ ? inputs_.Find(values) : nullptr) return found;
     return std::get<0>(staging_.Put(values));
   }

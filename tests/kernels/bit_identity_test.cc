@@ -148,7 +148,9 @@ class AttentionBitIdentity : public VariantTest {
 };
 
 TEST_P(AttentionBitIdentity, APrefixMayComeInAnEarlierPassCutAnywhere) {
-  for (int32_t cut = 1; cut < kLength; ++cut) {
+  // A device has a queue; an emulated one takes too long for all of them.
+  const int32_t step = subject_->Queue() == nullptr ? 1 : 19;
+  for (int32_t cut = 1; cut < kLength; cut += step) {
     auto store = subject_->NewKvStore(kLength, kShape);
     AttentionBatch before, after;
     const auto prefix = before.AddRun({}, cut);

@@ -235,7 +235,9 @@ TEST_P(DecoderExactness, ALogitDoesNotDependOnTheSplitOrOnTheCompany) {
   const JobTokens alone{{}, {{ids, labels}}, false};
   const std::vector<float> expected = Run(std::vector<PassItem>{{&alone, 0, 1}});
   const JobTokens company{{}, {{cases[2].ids, labels}}, false};
-  for (size_t split = 0; split < ids.size(); ++split) {
+  // A device has a queue; an emulated one takes too long for all of them.
+  const size_t step = backend_->Queue() == nullptr ? 1 : 19;
+  for (size_t split = 0; split < ids.size(); split += step) {
     const std::span<const TokenId> prefix(ids.data(), split);
     const std::span<const TokenId> branch(ids.data() + split, ids.size() - split);
     const JobTokens job{

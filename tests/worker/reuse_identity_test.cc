@@ -175,10 +175,16 @@ class ReuseIdentity : public ::testing::TestWithParam<Setting> {
 TEST_P(ReuseIdentity, ALogitHasTheSameBitsHoweverItsPromptWasComputed) {
   MakeJobs(40);
   constexpr int32_t kLeastBlocks = kLongest / KvCache::kBlockRows + 2;
-  for (const SchedulerLimits& limits :
-       {SchedulerLimits{kMaxRows, kMaxRows, 16}, {64, 64, 16}, {17, 9, 3}, {kMaxRows, 33, 16}}) {
+  std::vector<SchedulerLimits> all_limits{
+      {kMaxRows, kMaxRows, 16}, {64, 64, 16}, {17, 9, 3}, {kMaxRows, 33, 16}};
+  std::vector<bool> keeps{true, false};
+  if (backend_->Queue() != nullptr) {  // of a device: an emulated one takes too long for all
+    all_limits = {{64, 64, 16}};
+    keeps = {true};
+  }
+  for (const SchedulerLimits& limits : all_limits) {
     for (const int32_t blocks : {kMostBlocks, kLeastBlocks}) {
-      for (const bool keep : {true, false}) {
+      for (const bool keep : keeps) {
         SCOPED_TRACE(::testing::Message() << limits.max_rows << ", " << limits.shared_rows
                                           << " rows a pass, " << blocks << " blocks, " << keep);
         ExpectSameBits(limits, blocks, keep);
@@ -187,7 +193,7 @@ TEST_P(ReuseIdentity, ALogitHasTheSameBitsHoweverItsPromptWasComputed) {
     }
   }
   EXPECT_GT(cached_tokens_, 1000) << "nothing was ever found: this was no test of reuse";
-  EXPECT_GT(stored_reads_, 20);
+  EXPECT_GT(stored_reads_, 5 * std::ssize(all_limits));
   EXPECT_GT(evictions_, 100u);
 }
 
