@@ -17,12 +17,14 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/status.h"
+#include "kernels/dtype.h"
 
 namespace sysone {
 
@@ -144,6 +146,8 @@ class Backend {
       const = 0;  // one line for the log: name, instruction set, types, threads
 
   // --- Loading. `reader` gives float32 rows; packing happens once, here. -----------------------------------------------
+  // What the model's weights are like; before the first of them. A backend that knows no difference needs none.
+  virtual void SetWeightGrain(WeightGrain grain) { static_cast<void>(grain); }
   virtual std::unique_ptr<Weight> LoadWeight(int64_t out_cols, int64_t in_cols,
                                              const RowReader& reader) = 0;
   virtual std::unique_ptr<Vector> LoadVector(std::span<const float> values) = 0;
@@ -270,6 +274,8 @@ struct BackendOptions {
   // Vector instruction set of the CPU backend, for tests and for finding faults: auto, portable, or a Highway target such as
   // avx2 that this host has. Results of different sets differ within rounding.
   std::string isa = "auto";
+  // For tests: whatever the model's weights are like (SetWeightGrain). They count as coarse where nothing tells.
+  std::optional<WeightGrain> weight_grain = {};
 
   // --- Of the CUDA backend alone (kernels/cuda/cuda_backend.h). ---
   int device = 0;                   // ordinal among the devices that this process sees

@@ -35,10 +35,13 @@ Result<std::unique_ptr<Backend>> MakeBackend(const BackendOptions& options) {
   const std::vector<std::string> names = BackendNames();
   const std::string name = options.name == "auto" ? names.front() : options.name;
   if (name == "cpu")
-    return MakeCpuBackend(dtype, options.threads, options.isa, MatMulChoice::kFastest);
+    return MakeCpuBackend(dtype, options.threads, options.isa, MatMulChoice::kFastest,
+                          options.weight_grain);
   if (name == "cpu-onednn")
-    return MakeCpuBackend(dtype, options.threads, options.isa, MatMulChoice::kOnednn);
-  if (name == "reference") return MakeReferenceBackend(dtype.value_or(Dtype::kFloat32));
+    return MakeCpuBackend(dtype, options.threads, options.isa, MatMulChoice::kOnednn,
+                          options.weight_grain);
+  if (name == "reference")
+    return MakeReferenceBackend(dtype.value_or(Dtype::kFloat32), options.weight_grain);
   return Error(Code::kInvalidArgument, "unknown backend '%s'; known: auto, %s", name.c_str(),
                Joined(names).c_str());
 }

@@ -8,6 +8,10 @@ namespace sysone {
 // bfloat16.
 enum class Dtype { kFloat32, kBfloat16, kInt8 };
 
+// How finely a model's file keeps most of its weights: kCoarse on up to 32 levels for a block of 32 (4 and 5 bits), kFine all
+// else. kInt8 is finer, and slower, for the latter.
+enum class WeightGrain { kCoarse, kFine };
+
 // As --dtype spells it.
 inline const char* DtypeName(Dtype dtype) {
   switch (dtype) {

@@ -65,6 +65,7 @@ Result<std::unique_ptr<Decoder>> Decoder::Load(Backend& backend, const ModelConf
                           PlanShard(config, decoder->ranks_.rank(), decoder->ranks_.size()));
   decoder->hidden_ = config.hidden;
   decoder->norm_eps_ = config.norm_eps;
+  backend.SetWeightGrain(WeightGrainOf(tensors, config.names));
   SYSONE_RETURN_IF_ERROR(decoder->LoadTables(config, tensors));
   SYSONE_ASSIGN_OR_RETURN(const std::vector<float> final_norm,
                           ReadVector(tensors, config.names.final_norm, config.hidden));

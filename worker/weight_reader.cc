@@ -24,6 +24,20 @@ void ReadPart(const StackedTensor& part, int64_t first_row, int64_t row_count, f
     read(DeinterleavedRow(first_row + r, part.interleaved_head_dim), 1, out + r * ColsOf(part));
 }
 
+bool IsCoarse(TensorType type) {
+  switch (type) {
+    case TensorType::kQ4_0:
+    case TensorType::kQ4_1:
+    case TensorType::kQ4_K:
+    case TensorType::kQ5_0:
+    case TensorType::kQ5_1:
+    case TensorType::kQ5_K:
+      return true;
+    default:
+      return false;
+  }
+}
+
 }  // namespace
 
 int64_t DeinterleavedRow(int64_t row, int32_t head_dim) {
@@ -55,6 +69,15 @@ RowReader StackRows(std::vector<StackedTensor> parts) {
       part_begin = part_end;
     }
   };
+}
+
+WeightGrain WeightGrainOf(const TensorIndex& tensors, const TensorNames& names) {
+  int64_t coarse = 0, fine = 0;
+  for (const TensorInfo& tensor : tensors.tensors()) {
+    if (tensor.name == names.embedding || tensor.name == names.head) continue;
+    (IsCoarse(tensor.type) ? coarse : fine) += tensor.rows() * tensor.cols();
+  }
+  return coarse > fine ? WeightGrain::kCoarse : WeightGrain::kFine;
 }
 
 Result<std::vector<float>> ReadVector(const TensorIndex& tensors, std::string_view name,

@@ -34,6 +34,9 @@ struct StackedTensor {
 // The parts must be equally wide; the tensors are kept alive by their TensorIndex.
 RowReader StackRows(std::vector<StackedTensor> parts);
 
+// What most of the weights of a model's products are like.
+WeightGrain WeightGrainOf(const TensorIndex& tensors, const TensorNames& names);
+
 // A vector of `size` values.
 Result<std::vector<float>> ReadVector(const TensorIndex& tensors, std::string_view name,
                                       int64_t size);

@@ -52,13 +52,21 @@ class CpuBackend : public Backend {
         attention_(targets, pool_) {}
 
   ThreadPool& pool() { return pool_; }
-  void set_engine(std::unique_ptr<MatMulEngine> engine) { engine_ = std::move(engine); }
+  // A given grain is kept whatever SetWeightGrain says.
+  void set_engine(std::unique_ptr<MatMulEngine> engine, std::optional<WeightGrain> grain) {
+    engine_ = std::move(engine);
+    fixed_grain_ = grain.has_value();
+    if (grain) engine_->set_weight_grain(*grain);
+  }
 
   std::string Describe() const override {
     return Format("cpu: %s, weights %s, %s, %d threads", isa_.c_str(), DtypeName(dtype_),
                   engine_->Describe().c_str(), pool_.threads());
   }
 
+  void SetWeightGrain(WeightGrain grain) override {
+    if (!fixed_grain_) engine_->set_weight_grain(grain);
+  }
   std::unique_ptr<Weight> LoadWeight(int64_t out_cols, int64_t in_cols,
                                      const RowReader& reader) override {
     return engine_->Load(out_cols, in_cols, reader);
@@ -135,8 +143,11 @@ class CpuBackend : public Backend {
         rows_.narrow(from, operand.cols, operand.bf16.Row(row));
         break;
       case Encoding::kInt8:
-        operand.peak_counts.Row(0)[row] = int8_.encode(from, operand.cols, operand.i8.Row(row),
-                                                       operand.Steps(row), operand.peaks.Row(row));
+        operand.peak_counts.Row(0)[row] = int8_.encode_bytes(
+            from, operand.cols, operand.codes.Row(row), operand.Steps(row), operand.peaks.Row(row));
+        break;
+      case Encoding::kInt16:
+        int8_.encode_words(from, operand.cols, operand.codes.Row(row), operand.Steps(row));
         break;
     }
   }
@@ -159,6 +170,7 @@ class CpuBackend : public Backend {
   ThreadPool pool_;
   CpuAttention attention_;
   std::unique_ptr<MatMulEngine> engine_;
+  bool fixed_grain_ = false;
   Rows<float> staging_;            // [threads, widest operand], if operands are not float32
   std::vector<HeadPiece> pieces_;  // of the current SummarizeHead call; kept for its memory
 };
@@ -213,11 +225,15 @@ std::unique_ptr<Operand> CpuBackend::NewOperand(int64_t max_rows, int64_t cols) 
       operand->bf16 = Rows<uint16_t>(max_rows, cols);
       break;
     case Encoding::kInt8:
-      operand->groups = DivideUp(cols, kInt8Group);
-      operand->i8 = TiledRows(max_rows, operand->groups * kInt8Group, int8_.tile_rows);
-      operand->steps = Rows<float>(1, RoundUp(max_rows, int8_.tile_rows) * 2 * operand->groups);
-      operand->peaks = Rows<Peak>(max_rows, operand->groups * kPeaks);
+      operand->peaks = Rows<Peak>(max_rows, DivideUp(cols, kInt8Group) * kPeaks);
       operand->peak_counts = Rows<int32_t>(1, max_rows);
+      [[fallthrough]];
+    case Encoding::kInt16:
+      operand->groups = DivideUp(cols, kInt8Group);
+      operand->codes =
+          TiledRows(max_rows, operand->groups * LanesOfGroup(operand->encoding == Encoding::kInt16),
+                    int8_.tile_rows);
+      operand->steps = Rows<float>(1, RoundUp(max_rows, int8_.tile_rows) * 2 * operand->groups);
       break;
   }
   if (staging_.cols < cols) staging_ = Rows<float>(pool_.threads(), cols);
@@ -255,7 +271,7 @@ void CpuBackend::RmsNorm(const Tensor& x, const Vector& weight, float eps, RowRa
         rows_.rms_norm(In(x).Row(rows.first + i), In(weight), cols, eps, to);
         EncodeRow(operand, i, to);
       },
-      operand.i8.tile_rows);
+      operand.codes.tile_rows);
 }
 
 void CpuBackend::MatMul(const Operand& x, const Weight& weight, const Vector* bias, int32_t rows,
@@ -309,7 +325,8 @@ void CpuBackend::Attend(const Tensor& qkv, const AttentionShape& shape, const Pa
   if (operand.encoding != Encoding::kFloat32)
     ForRows(
         plan.rows(), operand.cols,
-        [&](int64_t r, int) { EncodeRow(operand, r, operand.f32.Row(r)); }, operand.i8.tile_rows);
+        [&](int64_t r, int) { EncodeRow(operand, r, operand.f32.Row(r)); },
+        operand.codes.tile_rows);
 }
 
 void CpuBackend::GatedSilu(const Tensor& gate_up, int32_t rows, Operand& out) {
@@ -324,7 +341,7 @@ void CpuBackend::GatedSilu(const Tensor& gate_up, int32_t rows, Operand& out) {
         rows_.gated_silu(In(gate_up).Row(r), In(gate_up).Row(r) + cols, cols, to);
         EncodeRow(operand, r, to);
       },
-      operand.i8.tile_rows);
+      operand.codes.tile_rows);
 }
 
 void CpuBackend::SelectRows(const Tensor& x, std::span<const int32_t> rows, Tensor& out) {
@@ -419,7 +436,8 @@ void CpuBackend::Download(const Tensor& x, int32_t rows, std::span<float> out) {
 }  // namespace
 
 Result<std::unique_ptr<Backend>> MakeCpuBackend(std::optional<Dtype> wanted, int threads,
-                                                const std::string& isa, MatMulChoice matmul) {
+                                                const std::string& isa, MatMulChoice matmul,
+                                                std::optional<WeightGrain> grain) {
   SYSONE_ASSIGN_OR_RETURN(const int64_t targets, IsaTargets(isa));
   const Dtype dtype =
       wanted.value_or(MultipliesIntegersFast(targets) ? Dtype::kInt8 : Dtype::kFloat32);
@@ -437,7 +455,7 @@ Result<std::unique_ptr<Backend>> MakeCpuBackend(std::optional<Dtype> wanted, int
   if (!engine)
     engine = dtype == Dtype::kInt8 ? MakeInt8MatMul(targets, backend->pool())
                                    : MakePanelMatMul(dtype, targets, backend->pool());
-  backend->set_engine(std::move(engine));
+  backend->set_engine(std::move(engine), grain);
   return std::unique_ptr<Backend>(std::move(backend));
 }
 

@@ -19,8 +19,9 @@ enum class MatMulChoice {
 };
 
 // dtype: none is int8 where the instruction set multiplies small integers faster than floats (AVX2
-// and better), else float32. isa: "auto" or a name from IsaNames(); kInvalidArgument otherwise. threads: 0 as many as allowed.
+// and better), else float32. grain: what Backend::SetWeightGrain says if none. isa: "auto" or a name from IsaNames(); kInvalidArgument otherwise. threads: 0 as many as allowed.
 Result<std::unique_ptr<Backend>> MakeCpuBackend(std::optional<Dtype> dtype, int threads,
-                                                const std::string& isa, MatMulChoice matmul);
+                                                const std::string& isa, MatMulChoice matmul,
+                                                std::optional<WeightGrain> grain);
 
 }  // namespace sysone

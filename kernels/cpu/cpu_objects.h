@@ -60,24 +60,25 @@ struct CpuTensor : Tensor {
   Rows<float> values;
 };
 
-// [rows / tile_rows][cols / 4][tile_rows][4 of cols], the order in which a register tile reads.
+// [rows / tile_rows][lanes][tile_rows], the order in which a register tile reads. A lane is neighbours of a row: four codes of
+// 8 bits, or two of 16.
 struct TiledRows {
   int64_t tile_rows = 1;  // of a tile's line of the cache, one thread writes all
-  int64_t cols = 0;       // whole groups of kernels/int8.h
+  int64_t lanes = 0;      // of a row: whole groups of kernels/int8.h
   Buffer buffer;
 
   TiledRows() = default;
-  TiledRows(int64_t rows, int64_t col_count, int64_t rows_of_tile)
+  TiledRows(int64_t rows, int64_t lane_count, int64_t rows_of_tile)
       : tile_rows(rows_of_tile),
-        cols(col_count),
-        buffer(static_cast<size_t>(RoundUp(rows, tile_rows) * cols)) {}
-  int8_t* Row(int64_t r) const {
-    return buffer.As<int8_t>() + r / tile_rows * tile_rows * cols + r % tile_rows * 4;
+        lanes(lane_count),
+        buffer(static_cast<size_t>(RoundUp(rows, tile_rows) * lanes) * sizeof(int32_t)) {}
+  int32_t* Row(int64_t r) const {
+    return buffer.As<int32_t>() + r / tile_rows * tile_rows * lanes + r % tile_rows;
   }
 };
 
 // How the left side of a matrix product is written.
-enum class Encoding { kFloat32, kBfloat16, kInt8 };
+enum class Encoding { kFloat32, kBfloat16, kInt8, kInt16 };
 
 // Encoded as the matrix products of this backend want it; the members of other encodings are empty.
 struct CpuOperand : Operand {
@@ -86,14 +87,14 @@ struct CpuOperand : Operand {
   Encoding encoding = Encoding::kFloat32;
   Rows<float> f32;  // else only for attention: whole rows whose parts come from several threads
   Rows<uint16_t> bf16;
-  TiledRows i8;       // kernels/int8.h; zeros behind cols
-  Rows<float> steps;  // of i8, as Int8Product wants them
-  Rows<Peak> peaks;
+  TiledRows codes;            // kernels/int8.h; zeros behind cols
+  Rows<float> steps;          // of codes, as Int8Product wants them
+  Rows<Peak> peaks;           // of kInt8
   Rows<int32_t> peak_counts;  // [1, rows]
   int64_t groups = 0;
 
   float* Steps(int64_t row) const {
-    const int64_t in_tile = row % i8.tile_rows;
+    const int64_t in_tile = row % codes.tile_rows;
     return steps.Row(0) + (row - in_tile) * 2 * groups + in_tile;
   }
 };

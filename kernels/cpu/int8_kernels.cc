@@ -27,7 +27,11 @@ namespace {
 
 constexpr int64_t kCols = static_cast<int64_t>(kPanelCols);
 // Groups of a panel at a time: with the rows of a tile two thirds of a first-level cache of 32 KiB.
-constexpr int64_t kMaxGroups = HWY_MIN(kUnpackedGroups, 12288 / static_cast<int64_t>(kCodeBytes));
+constexpr int64_t MaxGroups(bool words) {
+  return HWY_MIN(kUnpackedGroups, 12288 / static_cast<int64_t>(kCodeBytes)) / (words ? 2 : 1);
+}
+static_assert(MaxGroups(true) * ReadyBytes(Codes::kWords) <=
+              MaxGroups(false) * ReadyBytes(Codes::kBytes));
 // As long as the sums stay in that cache, too, the half of it: two threads may share a core.
 constexpr int64_t kFewRows = 64;
 
@@ -40,9 +44,10 @@ void Pack(const uint8_t* codes, int64_t stride, const Int8Scale* scales, std::by
     floats[kCols + c] = scales[c].low;
   }
   constexpr bool kHalfBytes = kCodes == Codes::kHalfBytes;
-  for (int64_t k = 0; k < kInt8Group; k += kHalfBytes ? 8 : 4) {
+  constexpr int64_t kNeighbours = kCodes == Codes::kWords ? 2 : 4;
+  for (int64_t k = 0; k < kInt8Group; k += kHalfBytes ? 8 : kNeighbours) {
     for (int64_t c = 0; c < kCols; ++c) {
-      for (int64_t i = 0; i < 4; ++i) {
+      for (int64_t i = 0; i < kNeighbours; ++i) {
         const uint8_t* const from = codes + c * stride + k + i;
         *to++ = static_cast<uint8_t>(kHalfBytes ? from[0] | from[4] << 4 : from[0]);
       }
@@ -51,7 +56,8 @@ void Pack(const uint8_t* codes, int64_t stride, const Int8Scale* scales, std::by
 }
 
 // Groups with half bytes to groups with bytes.
-void Unpack(const std::byte* HWY_RESTRICT halves, int64_t groups, std::byte* HWY_RESTRICT bytes) {
+void UnpackHalfBytes(const std::byte* HWY_RESTRICT halves, int64_t groups,
+                     std::byte* HWY_RESTRICT bytes) {
   constexpr size_t kRow = 4 * kPanelCols;
   for (; groups > 0; --groups) {
     std::memcpy(bytes, halves, kScaleBytes);
@@ -68,8 +74,21 @@ void Unpack(const std::byte* HWY_RESTRICT halves, int64_t groups, std::byte* HWY
   }
 }
 
-constexpr size_t GroupBytes(bool half_bytes) {
-  return kScaleBytes + (half_bytes ? kCodeBytes / 2 : kCodeBytes);
+// Groups with bytes to groups with words.
+void UnpackWords(const std::byte* HWY_RESTRICT bytes, int64_t groups,
+                 std::byte* HWY_RESTRICT words) {
+  for (; groups > 0; --groups) {
+    std::memcpy(words, bytes, kScaleBytes);
+    const auto* const from = reinterpret_cast<const uint8_t*>(bytes + kScaleBytes);
+    auto* const to = reinterpret_cast<uint16_t*>(words + kScaleBytes);
+    for (size_t i = 0; i < kCodeBytes; ++i) to[i] = from[i];
+    bytes += kScaleBytes + kCodeBytes;
+    words += ReadyBytes(Codes::kWords);
+  }
+}
+
+constexpr size_t GroupBytes(Codes codes) {
+  return kScaleBytes + (codes == Codes::kHalfBytes ? kCodeBytes / 2 : kCodeBytes);
 }
 
 // The part of a panel that begins with a group, and how many bytes a group has.
@@ -78,7 +97,7 @@ struct PanelPart {
   size_t group_bytes;
 };
 PanelPart PartAt(const Int8Panel& panel, int64_t group) {
-  const size_t bytes = GroupBytes(panel.half_bytes);
+  const size_t bytes = GroupBytes(panel.codes);
   return {panel.groups + static_cast<size_t>(group) * bytes, bytes};
 }
 
@@ -97,7 +116,7 @@ void AddPeaks(const Int8Product& p, int64_t first_row, int64_t rows, const std::
     VF low_sum = hn::Load(d, sums), high_sum = hn::Load(d, sums + kLanes);
     for (const Peak& peak : peaks) {
       const auto k = static_cast<size_t>(peak.k);
-      const std::byte* const group = panel + k / kInt8Group * GroupBytes(kHalfBytes);
+      const std::byte* const group = panel + k / kInt8Group * GroupBytes(kCodes);
       const auto* const scales = reinterpret_cast<const float*>(group);
       const size_t quad = k % kInt8Group / 4;
       const auto* const codes = reinterpret_cast<const uint8_t*>(group + kScaleBytes) +
@@ -141,17 +160,20 @@ void Finish(const Int8Product& p, int64_t first_row, int64_t rows, int64_t first
 // A part of one panel, `groups` from `group` on, against a block of rows. The first tile reads `next` ahead of its use.
 void MultiplyPart(const Int8Product& p, int64_t first_row, int64_t rows, int64_t panel,
                   int64_t group, int64_t groups, PanelPart next, float* sums) {
-  const bool half_bytes = p.panels[panel].half_bytes;
+  const Codes codes = p.panels[panel].codes;
   const std::byte* b = PartAt(p.panels[panel], group).groups;
-  if (half_bytes) {
-    Unpack(b, groups, p.unpacked);
+  auto* tile = &Int8TileRows<Codes::kBytes>;
+  if (codes != Codes::kBytes) {
+    const bool words = codes == Codes::kWords;
+    (words ? UnpackWords : UnpackHalfBytes)(b, groups, p.unpacked);
     b = p.unpacked;
+    tile = words ? &Int8TileRows<Codes::kWords> : &Int8TileRows<Codes::kHalfBytes>;
   }
-  const auto tile = half_bytes ? Int8TileRows<Codes::kHalfBytes> : Int8TileRows<Codes::kBytes>;
+  const int64_t lanes = LanesOfGroup(p.words);
   for (int64_t at = 0; at < rows; at += kTileRows) {
     const int64_t row = first_row + at;
-    tile(std::min<int64_t>(kTileRows, rows - at), p.a + row * p.k + group * kInt8Group * kTileRows,
-         p.steps + 2 * (row * (p.k / kInt8Group) + group * kTileRows), b,
+    const int64_t from = row * p.groups + group * kTileRows;  // in groups
+    tile(std::min<int64_t>(kTileRows, rows - at), p.a + from * lanes, p.steps + 2 * from, b,
          static_cast<size_t>(groups), sums + at * kBlockCols, kBlockCols, group > 0, next.groups,
          at == 0 ? next.group_bytes : 0);
   }
@@ -160,8 +182,8 @@ void MultiplyPart(const Int8Product& p, int64_t first_row, int64_t rows, int64_t
 // A block of rows, beginning with a whole tile, against panels whose sums fit the scratch.
 void MultiplyBlock(const Int8Product& p, int64_t first_row, int64_t rows, int64_t first_panel,
                    int64_t end_panel) {
-  const int64_t all_groups = p.k / kInt8Group;
-  const int64_t most = rows <= kFewRows ? kMaxGroups / 2 : kMaxGroups;
+  const int64_t all_groups = p.groups;
+  const int64_t most = MaxGroups(p.words) / (rows <= kFewRows ? 2 : 1);
   const int64_t groups = DivideUp(all_groups, DivideUp(all_groups, most));
   for (int64_t group = 0; group < all_groups; group += groups) {
     for (int64_t panel = first_panel; panel < end_panel; ++panel) {
@@ -174,9 +196,9 @@ void MultiplyBlock(const Int8Product& p, int64_t first_row, int64_t rows, int64_
                    p.sums + (panel - first_panel) * kCols);
     }
   }
-  for (int64_t panel = first_panel; panel < end_panel; ++panel) {
-    const auto add_peaks =
-        p.panels[panel].half_bytes ? AddPeaks<Codes::kHalfBytes> : AddPeaks<Codes::kBytes>;
+  for (int64_t panel = first_panel; panel < end_panel && !p.words; ++panel) {
+    const auto add_peaks = p.panels[panel].codes == Codes::kHalfBytes ? AddPeaks<Codes::kHalfBytes>
+                                                                      : AddPeaks<Codes::kBytes>;
     add_peaks(p, first_row, rows, p.panels[panel].groups, p.sums + (panel - first_panel) * kCols);
   }
   Finish(p, first_row, rows, first_panel * kCols, std::min(p.cols, end_panel * kCols));
@@ -237,52 +259,82 @@ int32_t TakePeaks(float* x, float floor, int32_t k, Peak* peaks) {
 }
 
 // Codes of x[kInt8Group] to a row of a tile. Their sum.
-float EncodeGroup(const float* x, float inverse, int8_t* row) {
+template <class Code>
+float EncodeGroup(const float* x, float inverse, int32_t* row) {
   const DI di;
-  const hn::Rebind<int8_t, DI> d8;
-  alignas(64) int8_t codes[kInt8Group];
+  const hn::Rebind<Code, DI> narrow;
+  alignas(64) Code codes[kInt8Group];
   VI sum = hn::Zero(di);
   for (size_t i = 0; i < kInt8Group; i += kLanes) {
     const VI code = hn::NearestInt(hn::Mul(hn::LoadU(DF(), x + i), hn::Set(DF(), inverse)));
     sum = hn::Add(sum, code);
-    hn::StoreU(hn::DemoteTo(d8, code), d8, codes + i);
+    hn::StoreU(hn::DemoteTo(narrow, code), narrow, codes + i);
   }
-  for (size_t i = 0; i < kInt8Group; i += 4) std::memcpy(row + i * kTileRows, codes + i, 4);
+  constexpr size_t kNeighbours = sizeof(*row) / sizeof(Code);
+  for (size_t i = 0; i < kInt8Group; i += kNeighbours, row += kTileRows)
+    std::memcpy(row, codes + i, sizeof(*row));
   return static_cast<float>(hn::GetLane(hn::SumOfLanes(di, sum)));
 }
 
-int32_t Encode(const float* x, int64_t n, int8_t* row, float* steps, Peak* peaks) {
-  static constexpr float kZeros[kInt8Group] = {};
-  const float floor = FloorOfPeaks(MeanMagnitude(x, n));
+// One group after the other of x[n], the last one filled up with zeros, from column k on.
+template <class Work>
+void ForGroups(const float* x, int64_t n, const Work& work) {
   float part[kInt8Group];
-  int32_t count = 0;
   for (int64_t k = 0; k < n; k += kInt8Group) {
     const float* from = x + k;
     if (n - k < kInt8Group) {
       std::fill(std::copy(from, x + n, part), part + kInt8Group, 0.0f);
       from = part;
     }
-    float largest = Largest(from);
-    if (largest > floor) {
-      if (from != part) std::copy(from, from + kInt8Group, part);
-      from = part;
-      count += TakePeaks(part, floor, static_cast<int32_t>(k), peaks + count);
-      largest = Largest(part);
-    }
-    const ActivationScale scale = ScaleOfActivations(largest);
-    // Without a scale x may be anything, even NaN.
-    const float sum = EncodeGroup(scale.inverse == 0 ? kZeros : from, scale.inverse, row);
-    steps[0] = scale.step;
-    steps[kTileRows] = scale.step * sum;
-    row += kInt8Group * kTileRows;
-    steps += 2 * kTileRows;
+    work(from, k);
   }
+}
+
+// One group, the largest |x| of which is `largest`, to a row of a tile.
+template <class Code>
+void EncodeScaled(const float* x, float largest, int32_t most, int32_t*& row, float*& steps) {
+  static constexpr float kZeros[kInt8Group] = {};
+  const ActivationScale scale = ScaleOfActivations(largest, most);
+  // Without a scale x may be anything, even NaN.
+  const float sum = EncodeGroup<Code>(scale.inverse == 0 ? kZeros : x, scale.inverse, row);
+  steps[0] = scale.step;
+  steps[kTileRows] = scale.step * sum;
+  row += LanesOfGroup(sizeof(Code) == 2) * kTileRows;
+  steps += 2 * kTileRows;
+}
+
+int32_t EncodeBytes(const float* x, int64_t n, int32_t* row, float* steps, Peak* peaks) {
+  const float floor = FloorOfPeaks(MeanMagnitude(x, n));
+  int32_t count = 0;
+  ForGroups(x, n, [&](const float* group, int64_t k) HWY_ATTR {
+    float rest[kInt8Group];
+    float largest = Largest(group);
+    if (largest > floor) {
+      std::copy(group, group + kInt8Group, rest);
+      group = rest;
+      count += TakePeaks(rest, floor, static_cast<int32_t>(k), peaks + count);
+      largest = Largest(rest);
+    }
+    EncodeScaled<int8_t>(group, largest, kCoarseLevels.activation, row, steps);
+  });
   return count;
 }
 
+void EncodeWords(const float* x, int64_t n, int32_t* row, float* steps) {
+  ForGroups(x, n, [&](const float* group, int64_t) HWY_ATTR {
+    EncodeScaled<int16_t>(group, Largest(group), kFineLevels.activation, row, steps);
+  });
+}
+
 const Int8Kernels* Kernels() {
-  static constexpr Int8Kernels kKernels = {
-      kCols, kTileRows, Encode, Pack<Codes::kBytes>, Pack<Codes::kHalfBytes>, Multiply};
+  static constexpr Int8Kernels kKernels = {kCols,
+                                           kTileRows,
+                                           EncodeBytes,
+                                           EncodeWords,
+                                           Pack<Codes::kHalfBytes>,
+                                           Pack<Codes::kBytes>,
+                                           Pack<Codes::kWords>,
+                                           Multiply};
   return &kKernels;
 }
 

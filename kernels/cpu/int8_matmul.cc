@@ -27,12 +27,18 @@ class Int8MatMul : public MatMulEngine {
   Int8MatMul(int64_t targets, ThreadPool& pool) : kernels_(GetInt8Kernels(targets)), pool_(pool) {
     for (int t = 0; t < pool.threads(); ++t) {
       sums_.emplace_back(kProductScratch * sizeof(float));
-      unpacked_.emplace_back(static_cast<size_t>(kUnpackedGroups * kernels_.GroupBytes(false)));
+      unpacked_.emplace_back(
+          static_cast<size_t>(kUnpackedGroups * kernels_.GroupBytes(Codes::kBytes)));
     }
   }
 
-  std::string Describe() const override { return "own matrix products, activations int8"; }
-  Encoding operand_encoding() const override { return Encoding::kInt8; }
+  std::string Describe() const override {
+    return std::string("own matrix products, activations ") + (words() ? "int16" : "int8");
+  }
+  void set_weight_grain(WeightGrain grain) override { grain_ = grain; }
+  Encoding operand_encoding() const override {
+    return words() ? Encoding::kInt16 : Encoding::kInt8;
+  }
 
   std::unique_ptr<Weight> Load(int64_t out_cols, int64_t in_cols,
                                const RowReader& reader) override {
@@ -52,19 +58,19 @@ class Int8MatMul : public MatMulEngine {
     std::vector<size_t> ends;
     for (const Panel& panel : quantised)
       ends.push_back((ends.empty() ? 0 : ends.back()) +
-                     static_cast<size_t>(weight->groups * kernels_.GroupBytes(panel.half_bytes)));
+                     static_cast<size_t>(weight->groups * kernels_.GroupBytes(panel.kind)));
     weight->buffer = Buffer(ends.back());
     pool_.ParallelFor(count, [&](int64_t item, int) {
       const auto i = static_cast<size_t>(item);
       const Panel& panel = quantised[i];
       std::byte* const to = weight->buffer.As<std::byte>() + (i == 0 ? 0 : ends[i - 1]);
-      weight->panels[i] = {to, panel.half_bytes};
+      weight->panels[i] = {to, panel.kind};
       std::ranges::copy(panel.units, weight->units.As<float>() + item * kernels_.panel_cols);
-      const auto pack = panel.half_bytes ? kernels_.pack_half_bytes : kernels_.pack_bytes;
+      const auto pack = PackerOf(panel.kind);
       for (int64_t g = 0; g < weight->groups; ++g)
         pack(panel.codes.data() + g * kInt8Group, weight->groups * kInt8Group,
              panel.scales.data() + g * kernels_.panel_cols,
-             to + g * kernels_.GroupBytes(panel.half_bytes));
+             to + g * kernels_.GroupBytes(panel.kind));
     });
     return weight;
   }
@@ -75,13 +81,14 @@ class Int8MatMul : public MatMulEngine {
     const std::vector<int64_t>& ends = PieceEnds(std::ssize(weight.panels));
     pool_.ParallelFor(std::ssize(ends), [&](int64_t item, int thread) {
       Int8Product product;
-      product.a = call.x->i8.Row(0);
+      product.words = words();
+      product.a = call.x->codes.Row(0);
       product.steps = call.x->steps.Row(0);
       product.peaks = call.x->peaks.Row(0);
       product.peak_stride = call.x->peaks.stride;
       product.peak_counts = call.x->peak_counts.Row(0);
       product.rows = call.rows;
-      product.k = weight.groups * kInt8Group;
+      product.groups = weight.groups;
       product.panels = weight.panels.data();
       product.units = weight.units.As<float>();
       product.first_panel = item == 0 ? 0 : ends[static_cast<size_t>(item) - 1];
@@ -102,8 +109,21 @@ class Int8MatMul : public MatMulEngine {
     std::vector<uint8_t> codes;     // [panel_cols][groups * kInt8Group]
     std::vector<Int8Scale> scales;  // [groups][panel_cols], in units of their column
     std::vector<float> units;       // [panel_cols]
-    bool half_bytes = false;
+    Codes kind = Codes::kBytes;
   };
+
+  bool words() const { return grain_ == WeightGrain::kFine; }
+  Int8Kernels::Pack PackerOf(Codes kind) const {
+    switch (kind) {
+      case Codes::kHalfBytes:
+        return kernels_.pack_half_bytes;
+      case Codes::kBytes:
+        return kernels_.pack_bytes;
+      case Codes::kWords:
+        return kernels_.pack_words;
+    }
+    return nullptr;
+  }
 
   // Where the pieces of a product end that threads take one after the other. Each is a part of what is left: few pieces, which
   // read the rows seldom, and no thread waits long at the end for another one that the machine slows down.
@@ -128,17 +148,21 @@ class Int8MatMul : public MatMulEngine {
     for (int64_t c = 0; c < count; ++c) {
       const std::span<const float> column(rows.data() + c * weight.in_cols,
                                           static_cast<size_t>(weight.in_cols));
-      panel.units[static_cast<size_t>(c)] =
-          QuantiseColumn(column, panel.codes.data() + c * depth, scales.data());
+      panel.units[static_cast<size_t>(c)] = QuantiseColumn(
+          column, LevelsOf(grain_).weight, panel.codes.data() + c * depth, scales.data());
       for (int64_t g = 0; g < weight.groups; ++g)
         panel.scales[static_cast<size_t>(g * width + c)] = scales[static_cast<size_t>(g)];
     }
-    panel.half_bytes = std::ranges::max(panel.codes) <= kHalfByteLevels;
+    if (words())
+      panel.kind = Codes::kWords;
+    else if (std::ranges::max(panel.codes) <= kHalfByteLevels)
+      panel.kind = Codes::kHalfBytes;
     return panel;
   }
 
   const Int8Kernels& kernels_;
   ThreadPool& pool_;
+  WeightGrain grain_ = WeightGrain::kCoarse;
   std::vector<Buffer> sums_, unpacked_;                 // one a thread
   std::map<int64_t, std::vector<int64_t>> piece_ends_;  // by the number of panels
 };

@@ -1,10 +1,10 @@
 // The register tile of the int8 products: kRows rows of activations against one panel of weights. Four neighbours of k at a
-// time: a 32-bit lane holds them, unsigned codes of the weights and signed ones of the activations. How they are multiplied
+// time, or two if codes are words: a 32-bit lane holds them, unsigned codes of the weights and signed ones of the activations. How they are multiplied
 // and added is the instruction set's business (AddProducts); a group's integer sum is exact in every way, and
 // each element of the result is one chain of multiply-adds over the groups in their order, whatever the tile's shape and
 // however k is cut between groups.
 //
-// Activations lie in the order of their use, [k / 4][kTileRows][4 of k]: as rows of their own, they would compete for the
+// Activations lie in the order of their use, [lanes of k][kTileRows]: as rows of their own, they would compete for the
 // same banks and sets of the first-level cache, a sixth slower and more.
 //
 // Included once a Highway target: see foreach_target.h.
@@ -19,6 +19,7 @@
 #include <cstddef>
 #include <cstring>
 
+#include "kernels/cpu/kernel_tables.h"
 #include "kernels/cpu/tile-inl.h"
 #include "kernels/int8.h"
 
@@ -29,16 +30,17 @@ namespace HWY_NAMESPACE {
 using DI = hn::RebindToSigned<DF>;
 using VI = hn::Vec<DI>;
 
-inline constexpr size_t kQuads = kInt8Group / 4;  // of a group
 // What a group of a panel consists of, codes as bytes.
 inline constexpr size_t kScaleBytes = 2 * kPanelCols * sizeof(float);
 inline constexpr size_t kCodeBytes = static_cast<size_t>(kInt8Group) * kPanelCols;
 
-// Which codes the weights have: what their products' sums may be kept in hangs on it.
-enum class Codes { kHalfBytes, kBytes };
+// Of a group that is ready to be multiplied.
+constexpr size_t ReadyBytes(Codes codes) {
+  return kScaleBytes + (codes == Codes::kWords ? 2 : 1) * kCodeBytes;
+}
 
-// A sum keeps for every 32-bit lane the products of the four weights and activations that lie there: Products begins one,
-// AddProducts adds to it, kQuads in all at most, and Scaled gives what it comes to, times the columns' scales as StoreScale has
+// A sum keeps for every 32-bit lane the products of the weights and activations that lie there: Products begins one,
+// AddProducts adds to it, those of a group at most, and Scaled gives what it comes to, times the columns' scales as StoreScale has
 // written them.
 #if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
 
@@ -50,6 +52,10 @@ HWY_INLINE VI Ones16() { return hn::Set(DI(), 0x00010001); }
 template <Codes kCodes>
 HWY_INLINE VI Products(VI weights, VI activations) {
   VI sum;
+  if constexpr (kCodes == Codes::kWords) {
+    asm("vpmaddwd %1, %2, %0" : "=v"(sum.raw) : "v"(activations.raw), "v"(weights.raw));
+    return sum;
+  }
   asm("vpmaddubsw %1, %2, %0" : "=v"(sum.raw) : "v"(activations.raw), "v"(weights.raw));
   if constexpr (kCodes == Codes::kBytes)
     asm("vpmaddwd %1, %0, %0" : "+v"(sum.raw) : "v"(Ones16().raw));
@@ -60,6 +66,10 @@ HWY_INLINE void AddProducts(VI weights, VI activations, VI& sum) {
   decltype(sum.raw) product;
   if constexpr (kCodes == Codes::kHalfBytes) {
     asm("vpmaddubsw %2, %3, %1\n\tvpaddw %1, %0, %0"
+        : "+v"(sum.raw), "=&v"(product)
+        : "v"(activations.raw), "v"(weights.raw));
+  } else if constexpr (kCodes == Codes::kWords) {
+    asm("vpmaddwd %2, %3, %1\n\tvpaddd %1, %0, %0"
         : "+v"(sum.raw), "=&v"(product)
         : "v"(activations.raw), "v"(weights.raw));
   } else {
@@ -80,12 +90,13 @@ HWY_INLINE void StoreScale(int16_t scale, float* to) {
 template <Codes kCodes>
 HWY_INLINE VF Scales(const float* from) {
   const VF scales = hn::Load(DF(), from);
-  if constexpr (kCodes == Codes::kBytes) return scales;
+  if constexpr (kCodes != Codes::kHalfBytes) return scales;
   return hn::ConvertTo(DF(), hn::And(hn::BitCast(DI(), scales), hn::Set(DI(), 0xFFFF)));
 }
 template <Codes kCodes>
 HWY_INLINE VF Scaled(VI sum, VF stored_scales) {
-  if constexpr (kCodes == Codes::kBytes) return hn::Mul(hn::ConvertTo(DF(), sum), stored_scales);
+  if constexpr (kCodes != Codes::kHalfBytes)
+    return hn::Mul(hn::ConvertTo(DF(), sum), stored_scales);
   asm("vpmaddwd %1, %0, %0" : "+v"(sum.raw) : "v"(stored_scales.raw));
   return hn::ConvertTo(DF(), sum);
 }
@@ -93,11 +104,20 @@ HWY_INLINE VF Scaled(VI sum, VF stored_scales) {
 #else
 
 // As above.
-template <Codes>
+template <Codes kCodes>
 HWY_INLINE void AddProducts(VI weights, VI activations, VI& sum) {
 #if HWY_TARGET == HWY_AVX3_DL
-  asm("vpdpbusd %2, %1, %0" : "+v"(sum.raw) : "v"(weights.raw), "v"(activations.raw));
+  if constexpr (kCodes == Codes::kWords)
+    asm("vpdpwssd %2, %1, %0" : "+v"(sum.raw) : "v"(weights.raw), "v"(activations.raw));
+  else
+    asm("vpdpbusd %2, %1, %0" : "+v"(sum.raw) : "v"(weights.raw), "v"(activations.raw));
 #else
+  if constexpr (kCodes == Codes::kWords) {
+    const auto low = [](VI lane) HWY_ATTR { return hn::ShiftRight<16>(hn::ShiftLeft<16>(lane)); };
+    sum = hn::Add(sum, hn::Mul(low(weights), low(activations)));
+    sum = hn::Add(sum, hn::Mul(hn::ShiftRight<16>(weights), hn::ShiftRight<16>(activations)));
+    return;
+  }
   const hn::RebindToUnsigned<DI> du;
   const auto byte = hn::Set(du, 0xFF);
   for (int at = 0; at < 32; at += 8) {
@@ -130,7 +150,7 @@ HWY_INLINE VF Scaled(VI sum, VF stored_scales) {
 
 #endif
 
-// kLanes columns of a panel row, [kLanes][4 of k].
+// A lane of each of kLanes columns of a panel.
 HWY_INLINE VI LoadCodes(const uint8_t* b) {
 #if HWY_TARGET == HWY_SCALAR
   int32_t four;
@@ -141,20 +161,19 @@ HWY_INLINE VI LoadCodes(const uint8_t* b) {
 #endif
 }
 
-// products[r] = Σ_k a[k / 4][r][k % 4] · codes[k / 4][…][k % 4] over a group, before Scaled.
+// products[r] = Σ_k a[k][r] · codes[k] over a group, before Scaled.
 template <Codes kCodes, int kRows>
-HWY_INLINE void MultiplyGroup(const int8_t* HWY_RESTRICT a, const uint8_t* HWY_RESTRICT codes,
+HWY_INLINE void MultiplyGroup(const int32_t* HWY_RESTRICT a, const uint8_t* HWY_RESTRICT codes,
                               VI (&products)[kRows][2]) {
-#pragma GCC unroll 8
-  for (size_t quad = 0; quad < kQuads; ++quad) {
-    const uint8_t* const at = codes + quad * 4 * kPanelCols;
+  constexpr size_t kGroupLanes = LanesOfGroup(kCodes == Codes::kWords);
+#pragma GCC unroll 16
+  for (size_t lane = 0; lane < kGroupLanes; ++lane) {
+    const uint8_t* const at = codes + lane * 4 * kPanelCols;
     const VI low = LoadCodes(at), high = LoadCodes(at + 4 * kLanes);
 #pragma GCC unroll 16
     for (size_t r = 0; r < kRows; ++r) {
-      int32_t four;
-      std::memcpy(&four, a + (quad * kTileRows + r) * 4, sizeof(four));
-      const VI value = hn::Set(DI(), four);
-      if (quad == 0) {
+      const VI value = hn::Set(DI(), a[lane * kTileRows + r]);
+      if (lane == 0) {
         products[r][0] = Products<kCodes>(low, value);
         products[r][1] = Products<kCodes>(high, value);
       } else {
@@ -165,11 +184,11 @@ HWY_INLINE void MultiplyGroup(const int8_t* HWY_RESTRICT a, const uint8_t* HWY_R
   }
 }
 
-// sums[r][j] (+)= Σ_groups step[r] · scale[j] · Σ_k a[k / 4][r][k % 4] · codes[k / 4][j][k % 4] + total[r] · low[j] over
+// sums[r][j] (+)= Σ_groups step[r] · scale[j] · Σ_k a[k][r] · codes[k][j] + total[r] · low[j] over
 // `groups` groups, step and total being the two parts of `steps`. `resume` continues the sums. `ahead`: weights that are read
 // ahead of their use, `ahead_bytes` a group. Any address will do.
 template <Codes kCodes, int kRows>
-HWY_INLINE void Int8Tile(const int8_t* HWY_RESTRICT a, const float* HWY_RESTRICT steps,
+HWY_INLINE void Int8Tile(const int32_t* HWY_RESTRICT a, const float* HWY_RESTRICT steps,
                          const std::byte* HWY_RESTRICT b, size_t groups, float* HWY_RESTRICT sums,
                          size_t sums_stride, bool resume, const std::byte* ahead,
                          size_t ahead_bytes) {
@@ -200,15 +219,15 @@ HWY_INLINE void Int8Tile(const int8_t* HWY_RESTRICT a, const float* HWY_RESTRICT
       }
     }
     resume = true;
-    a += kInt8Group * kTileRows;
-    b += kScaleBytes + kCodeBytes;
+    a += LanesOfGroup(kCodes == Codes::kWords) * kTileRows;
+    b += ReadyBytes(kCodes);
     steps += 2 * kTileRows;
   }
 }
 
 // Int8Tile for 1 ≤ rows ≤ kTileRows.
 template <Codes kCodes, int kRows = kTileRows>
-HWY_INLINE void Int8TileRows(int64_t rows, const int8_t* a, const float* steps, const std::byte* b,
+HWY_INLINE void Int8TileRows(int64_t rows, const int32_t* a, const float* steps, const std::byte* b,
                              size_t groups, float* sums, size_t sums_stride, bool resume,
                              const std::byte* ahead, size_t ahead_bytes) {
   if constexpr (kRows >= 1) {

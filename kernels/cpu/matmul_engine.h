@@ -26,6 +26,8 @@ class MatMulEngine {
  public:
   virtual ~MatMulEngine() = default;
   virtual std::string Describe() const = 0;
+  // Before the first weight: see backend.h.
+  virtual void set_weight_grain(WeightGrain) {}
   // How operands have to be encoded.
   virtual Encoding operand_encoding() const = 0;
   virtual std::unique_ptr<Weight> Load(int64_t out_cols, int64_t in_cols,

@@ -107,12 +107,18 @@ void AttendHead(const float* q, int64_t kv_offset, const AttentionShape& shape, 
 
 class ReferenceBackend : public Backend {
  public:
-  explicit ReferenceBackend(Dtype dtype) : dtype_(dtype) {}
+  ReferenceBackend(Dtype dtype, std::optional<WeightGrain> grain)
+      : dtype_(dtype),
+        fixed_grain_(grain.has_value()),
+        grain_(grain.value_or(WeightGrain::kCoarse)) {}
 
   std::string Describe() const override {
     return std::string("reference: scalar, one thread, weights ") + DtypeName(dtype_);
   }
 
+  void SetWeightGrain(WeightGrain grain) override {
+    if (!fixed_grain_) grain_ = grain;
+  }
   std::unique_ptr<Weight> LoadWeight(int64_t out_cols, int64_t in_cols,
                                      const RowReader& reader) override {
     auto weight = Load<Weight>(out_cols, in_cols, reader);
@@ -313,12 +319,13 @@ class ReferenceBackend : public Backend {
     return matrix;
   }
 
-  static void RoundToInt8(Matrix& w) {
+  void RoundToInt8(Matrix& w) const {
     std::vector<uint8_t> codes(static_cast<size_t>(w.cols));
     std::vector<Int8Scale> groups(static_cast<size_t>((w.cols + kInt8Group - 1) / kInt8Group));
     for (int64_t c = 0; c < w.rows; ++c) {
       const std::span<float> column(w.Row(c), codes.size());
-      const float unit = QuantiseColumn(column, codes.data(), groups.data());
+      const float unit =
+          QuantiseColumn(column, LevelsOf(grain_).weight, codes.data(), groups.data());
       for (size_t k = 0; k < column.size(); ++k)
         column[k] = WeightOf(groups[k / kInt8Group], codes[k]) * unit;
     }
@@ -329,12 +336,14 @@ class ReferenceBackend : public Backend {
   }
 
   const Dtype dtype_;
+  const bool fixed_grain_;
+  WeightGrain grain_;
 };
 
 }  // namespace
 
-std::unique_ptr<Backend> MakeReferenceBackend(Dtype dtype) {
-  return std::make_unique<ReferenceBackend>(dtype);
+std::unique_ptr<Backend> MakeReferenceBackend(Dtype dtype, std::optional<WeightGrain> grain) {
+  return std::make_unique<ReferenceBackend>(dtype, grain);
 }
 
 }  // namespace sysone

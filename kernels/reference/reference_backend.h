@@ -5,6 +5,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "kernels/backend.h"
 #include "kernels/dtype.h"
@@ -13,7 +14,7 @@ namespace sysone {
 
 // With kBfloat16, matrices and tables are rounded once at load; with kInt8, matrices to int8 with a
 // scale a group and tables to bfloat16. Everything else is as with kFloat32: the activations of an
-// int8 product, too, are not rounded.
-std::unique_ptr<Backend> MakeReferenceBackend(Dtype dtype);
+// int8 product, too, are not rounded. grain: what Backend::SetWeightGrain says if none.
+std::unique_ptr<Backend> MakeReferenceBackend(Dtype dtype, std::optional<WeightGrain> grain = {});
 
 }  // namespace sysone

@@ -15,6 +15,7 @@ class ForwardingBackend : public Backend {
   explicit ForwardingBackend(Backend& inner) : inner_(inner) {}
 
   std::string Describe() const override { return inner_.Describe(); }
+  void SetWeightGrain(WeightGrain grain) override { inner_.SetWeightGrain(grain); }
   std::unique_ptr<Weight> LoadWeight(int64_t out_cols, int64_t in_cols,
                                      const RowReader& reader) override {
     return inner_.LoadWeight(out_cols, in_cols, reader);

@@ -23,9 +23,13 @@ std::vector<Variant> AllVariants() {
     if (name == "cpu") isas = IsaNames();
     for (const std::string& isa : isas) {
       for (const char* dtype : {"float32", "bfloat16", "int8"}) {
-        const Variant variant{name, dtype, isa};
+        Variant variant{name, dtype, isa};
         const auto made = MakeBackend({.name = name, .dtype = dtype, .threads = 1, .isa = isa});
-        if (made.ok() || made.status().code() != Code::kUnsupported) variants.push_back(variant);
+        if (!made.ok() && made.status().code() == Code::kUnsupported) continue;
+        variants.push_back(variant);
+        if (variant.dtype != "int8") continue;
+        variant.grain = WeightGrain::kFine;
+        variants.push_back(variant);
       }
     }
   }
@@ -33,15 +37,19 @@ std::vector<Variant> AllVariants() {
 }
 
 std::string VariantName(const ::testing::TestParamInfo<Variant>& info) {
-  std::string name = info.param.name + "_" + info.param.dtype + "_" + info.param.isa;
+  std::string name = info.param.name + "_" + info.param.dtype +
+                     (info.param.grain == WeightGrain::kFine ? "_fine_" : "_") + info.param.isa;
   std::ranges::replace_if(
       name, [](unsigned char c) { return !std::isalnum(c); }, '_');
   return name;
 }
 
 std::unique_ptr<Backend> MakeVariant(const Variant& variant, int threads) {
-  auto backend = MakeBackend(
-      {.name = variant.name, .dtype = variant.dtype, .threads = threads, .isa = variant.isa});
+  auto backend = MakeBackend({.name = variant.name,
+                              .dtype = variant.dtype,
+                              .threads = threads,
+                              .isa = variant.isa,
+                              .weight_grain = variant.grain});
   SYSONE_CHECK(backend.ok(), "%s", backend.status().message().c_str());
   return std::move(*backend);
 }
@@ -72,14 +80,15 @@ std::vector<float> TableAs(const std::string& dtype, std::vector<float> values) 
   return values;
 }
 
-std::vector<float> WeightAs(const std::string& dtype, std::vector<float> values, int64_t in_cols) {
-  if (dtype != "int8") return TableAs(dtype, std::move(values));
+std::vector<float> WeightAs(const Variant& variant, std::vector<float> values, int64_t in_cols) {
+  if (variant.dtype != "int8") return TableAs(variant.dtype, std::move(values));
   const auto depth = static_cast<size_t>(in_cols);
   std::vector<uint8_t> codes(depth);
   std::vector<Int8Scale> groups((depth + kInt8Group - 1) / kInt8Group);
   for (size_t first = 0; first < values.size(); first += depth) {
     const std::span<float> column(values.data() + first, depth);
-    const float unit = QuantiseColumn(column, codes.data(), groups.data());
+    const float unit =
+        QuantiseColumn(column, LevelsOf(variant.grain).weight, codes.data(), groups.data());
     for (size_t k = 0; k < depth; ++k)
       column[k] = WeightOf(groups[k / kInt8Group], codes[k]) * unit;
   }
@@ -131,7 +140,7 @@ double OperandRounding(Backend& backend) {
 void VariantTest::SetUp() {
   // Three threads: more than some pieces of work have rows, fewer than others.
   subject_ = MakeVariant(GetParam(), 3);
-  reference_ = MakeVariant({"reference", GetParam().dtype, "auto"}, 1);
+  reference_ = MakeVariant({"reference", GetParam().dtype, "auto", GetParam().grain}, 1);
   operand_rounding_ = dtype() == "int8" ? 0 : OperandRounding(*subject_);
 }
 
@@ -146,7 +155,7 @@ std::vector<double> VariantTest::OperandSteps(const std::vector<double>& values,
       for (size_t i = 0; i < count; ++i)
         largest = std::max(largest, std::abs(values[row + first + i]));
       std::fill_n(steps.begin() + static_cast<int64_t>(row + first), count,
-                  largest / kActivationLevels);
+                  largest / levels().activation);
     }
   }
   return steps;
@@ -156,10 +165,10 @@ std::vector<double> VariantTest::OperandError(const std::vector<double>& values,
                                               int64_t cols) const {
   std::vector<double> errors = OperandSteps(values, cols);
   // Half a step; then eight float operations on the way in (largest, step, its inverse, product) and out (the identity's
-  // scale, two products), on codes of up to kActivationLevels steps. A group below 2^-100 is zeros.
+  // scale, two products), on codes of up to that many steps. A group below 2^-100 is zeros.
   for (size_t i = 0; i < errors.size(); ++i)
     errors[i] = operand_rounding_ * std::abs(values[i]) +
-                errors[i] * (0.5 + 8 * kU * kActivationLevels) +
+                errors[i] * (0.5 + 8 * kU * levels().activation) +
                 (dtype() == "int8" ? std::min(std::abs(values[i]), 0x1p-100) : 0);
   return errors;
 }

@@ -12,11 +12,13 @@
 #include <vector>
 
 #include "kernels/backend.h"
+#include "kernels/int8.h"
 
 namespace sysone {
 
 struct Variant {
   std::string name, dtype, isa;
+  WeightGrain grain = WeightGrain::kCoarse;
 };
 
 // All but the reference itself.
@@ -51,13 +53,13 @@ class Data {
 RowReader ReadFrom(const std::vector<float>& values, int64_t cols);  // keeps a copy
 // Values as a table or a weight of that type keeps them.
 std::vector<float> TableAs(const std::string& dtype, std::vector<float> values);
-std::vector<float> WeightAs(const std::string& dtype, std::vector<float> values, int64_t in_cols);
+std::vector<float> WeightAs(const Variant& variant, std::vector<float> values, int64_t in_cols);
 
 std::unique_ptr<Tensor> MakeTensor(Backend& backend, const std::vector<float>& values,
                                    int64_t cols);
 std::vector<float> Read(Backend& backend, const Tensor& tensor, int64_t rows, int64_t cols);
 // An operand of exactly these values (rounded if the backend's operands are narrower; in int8,
-// integers are exact if the largest of each group is kActivationLevels): silu(64) is 64 in float32.
+// integers are exact if the largest of each group is the levels' `activation`): silu(64) is 64 in float32.
 std::unique_ptr<Operand> MakeOperand(Backend& backend, const std::vector<float>& values,
                                      int64_t cols);
 // By a product with the identity, which is exact but in int8 (see OperandError).
@@ -71,6 +73,7 @@ class VariantTest : public ::testing::TestWithParam<Variant> {
   void SetUp() override;
 
   const std::string& dtype() const { return GetParam().dtype; }
+  Int8Levels levels() const { return LevelsOf(GetParam().grain); }
 
   std::unique_ptr<Backend> subject_;
   std::unique_ptr<Backend> reference_;
