@@ -42,6 +42,7 @@ struct Int8Levels {
   int32_t activation;  // the largest |code| of an activation
 };
 inline constexpr Int8Levels kCoarseLevels = {127, 127}, kFineLevels = {255, 32767};
+// What codes the weights of such files, and the activations that they are multiplied by, get.
 inline constexpr Int8Levels LevelsOf(WeightGrain grain) {
   return grain == WeightGrain::kCoarse ? kCoarseLevels : kFineLevels;
 }
