@@ -10,8 +10,9 @@
 namespace sysone {
 namespace {
 
-// As many as run at once, with the shared memory that heads of 128 need. A block with nothing to do costs some time, one that
-// takes several pieces of work in turn costs none.
+// Registers leave one block of the tensor-core kernel on a multiprocessor at a time; another one waits to begin as soon as that
+// ends, as tiles take different times. More would cost time where they find nothing to do: a recorded pass has blocks for the
+// fullest plan of its size.
 constexpr int64_t kBlocksOfMultiprocessor = 2;
 
 void CheckCall(const AttentionCall& call) {

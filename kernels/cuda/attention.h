@@ -4,8 +4,9 @@
 // What a row's result depends on, in both: its query, its position, and the keys and values it sees, taken in an order that
 // follows from their positions alone. Neither other rows of the pass nor which tile a row is in nor where keys lie in the store
 // changes a bit of it. (The two ways differ from each other within rounding; which one is taken depends on types and sizes of the
-// model, so it is the same for all passes.) A row that sees a key or a query that is not a number is NaN in the heads concerned; a
-// row that does not see it is untouched. On tensor cores an infinite value counts as not a number.
+// model, so it is the same for all passes.) A row that sees a key or a query that is not a number is NaN in the heads concerned,
+// and so it is with a value; the simple way keeps that to the value's column. A row that does not see it is untouched. On tensor
+// cores an infinite value counts as not a number.
 //
 // Precision on tensor cores: queries and the weights of the values (in 0 … 1) are rounded to bfloat16, products are summed in
 // float32, and a row's weights are divided by the sum of the rounded ones.
