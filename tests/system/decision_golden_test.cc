@@ -26,10 +26,10 @@ namespace {
 constexpr double kFloat32Tolerance = 1e-3;
 
 // bfloat16 rounds every weight, and where the CPU multiplies in bfloat16 also the inputs of every product, by a relative error
-// of at most 2^-9. The 2 L parts of L layers add to the residual stream, and their errors are independent, so a logit is off by
-// about 2^-9 · sqrt(2 L) of its size. The log of the sum over the vocabulary is dominated by logits of that size too.
+// of at most 2^-8. The 2 L parts of L layers add to the residual stream, and their errors are independent, so a logit is off by
+// about 2^-8 · sqrt(2 L) of its size. The log of the sum over the vocabulary is dominated by logits of that size too.
 double Bfloat16Tolerance(size_t layers, double largest_logit) {
-  return 2 * 0x1p-9 * std::sqrt(2.0 * static_cast<double>(layers)) * std::max(largest_logit, 1.0);
+  return 0x1p-8 * std::sqrt(2.0 * static_cast<double>(layers)) * std::max(largest_logit, 1.0);
 }
 
 // In bfloat16 the winner must be the reference's wherever its lead, as a difference of log-probabilities, exceeds what two
