@@ -10,7 +10,6 @@ SPDX-License-Identifier: Apache-2.0
 """
 
 import argparse
-import http.client
 import json
 import os
 import pathlib
@@ -18,10 +17,10 @@ import re
 import signal
 import subprocess
 import sys
-import time
 
 sys.dont_write_bytecode = True
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[1]), str(pathlib.Path(__file__).resolve().parents[1] / "bench")]
+from common import client  # noqa: E402
 from gpu import shape_model  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -60,23 +59,12 @@ class Server:
         while line := self.process.stdout.readline():
             print(line, end="", flush=True)
             if found := re.search(r"ready on \S+:(\d+)", line):
-                self.connection = http.client.HTTPConnection("127.0.0.1", int(found[1]), timeout=30)
+                self.client = client.Client(int(found[1]))
                 return
         raise RuntimeError("the server ended before it was ready")
 
-    def ask(self, body):
-        """Milliseconds of the request and of its pass, and the prompt's tokens."""
-        begin = time.perf_counter()
-        self.connection.request("POST", "/v1/systemone", body, {"Content-Type": "application/json"})
-        response = self.connection.getresponse()
-        text = response.read()
-        total = (time.perf_counter() - begin) * 1e3
-        if response.status != 200:
-            raise RuntimeError(f"{response.status}: {text.decode()}")
-        timing = dict(re.findall(r"(\w+);dur=([\d.]+)", response.getheader("Server-Timing")))
-        return total, float(timing["pass"]), json.loads(text)["usage"]["input_tokens"]
-
     def stop(self):
+        self.client.close()
         self.process.send_signal(signal.SIGTERM)
         self.process.wait(30)
 
@@ -87,12 +75,11 @@ def at(values, share):
 
 def measure(server, length, requests):
     question = {"type": "choice", "instructions": "Is it late?", "criteria": {"yes": None, "no": None}}
-    body = json.dumps({"state": prompt(length), "questions": {"late": question}})
+    body = {"state": prompt(length), "questions": {"late": question}}
     for _ in range(WARM_UP):
-        server.ask(body)
-    answers = [server.ask(body) for _ in range(requests)]
-    totals, passes = [answer[0] for answer in answers], [answer[1] for answer in answers]
-    return {"tokens": int(answers[0][2]), "requests": requests, "p50_ms": at(totals, 0.5), "p99_ms": at(totals, 0.99), "pass_p50_ms": at(passes, 0.5)}
+        server.client.post("/v1/systemone", body)
+    totals, answers, passes = zip(*(server.client.post("/v1/systemone", body) for _ in range(requests)))
+    return {"tokens": answers[0]["usage"]["input_tokens"], "requests": requests, "p50_ms": at(totals, 0.5), "p99_ms": at(totals, 0.99), "pass_p50_ms": at(passes, 0.5)}
 
 
 def main():
