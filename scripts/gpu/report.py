@@ -6,7 +6,8 @@ SPDX-License-Identifier: Apache-2.0
 import math
 from xml.sax.saxutils import escape
 
-STATES = ("passed", "failed", "timed out", "skipped")
+# cut: the whole ran out of time, not the step.
+STATES = ("passed", "failed", "timed out", "cut", "skipped")
 # Field -> type, of the whole document, of a step and of a measured pass. `?` behind a name: may be absent.
 _DOCUMENT = {"began": str, "seconds": float, "commit": str, "device": str, "driver": str, "cuda": str, "dry_run": bool, "steps": list, "passes": list,
              "copy_bytes_per_s?": float, "product_flops_per_s?": float, "http": list, "verdict": str}
@@ -54,7 +55,7 @@ def verdict(steps):
     states = [step["state"] for step in steps]
     if any(state in ("failed", "timed out") for state in states):
         return "failed"
-    return "incomplete" if "skipped" in states or not states else "passed"
+    return "incomplete" if "skipped" in states or "cut" in states or not states else "passed"
 
 
 def plot(document):

@@ -84,11 +84,39 @@ def test_a_step_that_fails_tells_its_last_line(program, tmp_path):
 
 
 @pytest.mark.parametrize("arguments, device, left, reason", [
-    (dict(missing="no tool"), True, 100, "no tool"), ({}, False, 100, "needs a device"), ({}, True, 1, "no time is left"),
+    (dict(missing="no tool"), True, 100, "no tool"), ({}, False, 100, "needs a device"),
 ])
 def test_a_step_that_cannot_be_done_is_skipped_with_its_reason(program, tmp_path, arguments, device, left, reason):
     entry = program.run(program.Step("a", 10, ["/bin/true"], **arguments), tmp_path / "a.log", left, has_device=device)
     assert (entry["state"], entry["reason"]) == ("skipped", reason)
+
+
+def test_a_step_that_the_whole_has_no_time_for_is_cut_and_no_failure(program, tmp_path):
+    late = program.run(program.Step("a", 10, ["/bin/true"]), tmp_path / "a.log", 1, has_device=True)
+    assert (late["state"], late["reason"]) == ("cut", "no time was left")
+    step = program.Step("slow", 10000, ["/bin/sh", "-c", "echo begun; cat /dev/zero > /dev/null"])
+    entry = program.run(step, tmp_path / "slow.log", 5, has_device=True)
+    assert entry["state"] == "cut" and "of its 10000" in entry["reason"]
+    assert report.verdict([entry]) == report.verdict([late]) == "incomplete"
+
+
+def test_a_program_that_cannot_be_run_fails_its_step_alone(program, tmp_path):
+    (tmp_path / "foreign").write_bytes(b"\x7fELF of another machine")
+    (tmp_path / "foreign").chmod(0o755)
+    entry = program.run(program.Step("a", 10, [tmp_path / "foreign"]), tmp_path / "a.log", 100, has_device=True)
+    assert entry["state"] == "failed" and "format" in entry["reason"]
+
+
+def test_each_report_is_whole_however_far_it_went(program, tmp_path):
+    (tmp_path / "passes.log").write_text('no JSON\n{"model": "m", "dtype": "bfloat16", "tokens": 60, "rounds": 5, "recorded_ms": 0.7, "recorded_p99_ms": 0.8,'
+                                         ' "single_ms": 1.5, "single_p99_ms": 1.6}\n{"model": "m", "dt', encoding="utf-8")
+    steps = []
+    for _ in range(2):
+        steps.append(document()["steps"][0])
+        program.write(document(steps=steps), tmp_path, [tmp_path / "passes.log", tmp_path / "none.log"], 0)
+        written = json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))
+        assert report.faults(written) == [] and len(written["steps"]) == len(steps) and len(written["passes"]) == 1
+        assert "<svg" in (tmp_path / "passes.svg").read_text(encoding="utf-8")
 
 
 def test_a_program_that_was_not_built_is_skipped(program, tmp_path):
@@ -99,7 +127,8 @@ def test_a_program_that_was_not_built_is_skipped(program, tmp_path):
 def test_all_limits_together_are_below_eight_minutes_of_work(program):
     options = argparse.Namespace(models=["qwen3-0.6b", "qwen2.5-3b"], rounds=1, out=pathlib.Path("/x"), dry_run=False, targets=None)
     todo = program.steps(options, pathlib.Path("/x"), "90-real", None)
-    assert all(step.limit_s <= 200 for step in todo) and len({step.name for step in todo}) == len(todo)
+    assert sum(step.limit_s for step in todo) <= program.WHOLE_S - 5 and program.WHOLE_S < 480
+    assert len({step.name for step in todo}) == len(todo)
 
 
 @pytest.mark.skipif(shutil.which("nvidia-smi") is not None, reason="there is a device")
