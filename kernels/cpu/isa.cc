@@ -22,7 +22,15 @@ std::string LowerName(int64_t target) {
   return name;
 }
 
-int64_t HostTargets() { return hwy::SupportedTargets() & HWY_TARGETS & ~kFallback; }
+int64_t HostTargets() {
+  int64_t targets = hwy::SupportedTargets() & HWY_TARGETS & ~kFallback;
+#if HWY_ARCH_X86
+  // Where the operating system has not enabled XSAVE, Highway 1.0.3 believes the processor alone, and AVX traps. The compiler's
+  // own question asks both. Lower bits are better: AVX2 and all above it.
+  if (!__builtin_cpu_supports("avx2")) targets &= ~(2 * int64_t{HWY_AVX2} - 1);
+#endif
+  return targets;
+}
 
 }  // namespace
 
