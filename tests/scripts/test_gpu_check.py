@@ -19,7 +19,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
-from gpu import report, roofline, shape_model  # noqa: E402
+from gpu import pack, report, roofline, shape_model  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -119,13 +119,36 @@ def test_each_report_is_whole_however_far_it_went(program, tmp_path):
         assert "<svg" in (tmp_path / "passes.svg").read_text(encoding="utf-8")
 
 
+def test_a_pack_takes_libraries_but_the_system_s_and_cuda_s():
+    listing = """\tlinux-vdso.so.1 (0x7ff)
+\tlibzmq.so.5 => /lib/x/libzmq.so.5 (0x7f)
+\tlibcublasLt.so.13 => not found
+\tlibnccl.so.2 => /usr/local/cuda/lib/libnccl.so.2 (0x7f)
+\tlibstdc++.so.6 => /lib/x/libstdc++.so.6 (0x7f)
+\tlibcom_err.so.2 => /lib/x/libcom_err.so.2 (0x7f)
+\tlibc.so.6 => /lib/x/libc.so.6 (0x7f)
+\tlibgone.so.1 => not found
+\t/lib64/ld-linux-x86-64.so.2 (0x7f)
+"""
+    assert pack.needed(listing) == ([pathlib.Path("/lib/x/libzmq.so.5"), pathlib.Path("/lib/x/libcom_err.so.2")], ["libgone.so.1"])
+
+
+def test_packed_programs_run_with_their_own_libraries_and_nothing_is_built(program, tmp_path):
+    pack.pack([pathlib.Path("/usr/bin/env")], tmp_path)
+    options = argparse.Namespace(models=["qwen3-0.6b"], rounds=1, out=tmp_path, dry_run=False, targets=None, packed=tmp_path, pack=None)
+    todo = {step.name: step for step in program.steps(options, tmp_path / "unused", "90-real", None)}
+    assert not {"configure", "build"} & set(todo) and todo["http"].missing and pathlib.Path(todo["conformance"].command[0]).parent == tmp_path / "bin"
+    assert todo["conformance"].environment["LD_LIBRARY_PATH"].startswith(str(tmp_path / "lib"))
+    assert subprocess.run([tmp_path / "bin/env"], stdout=subprocess.DEVNULL).returncode == 0
+
+
 def test_a_program_that_was_not_built_is_skipped(program, tmp_path):
     entry = program.run(program.Step("a", 10, [tmp_path / "gone"]), tmp_path / "a.log", 100, has_device=True)
     assert (entry["state"], entry["reason"]) == ("skipped", "gone was not built")
 
 
 def test_all_limits_together_are_below_eight_minutes_of_work(program):
-    options = argparse.Namespace(models=["qwen3-0.6b", "qwen2.5-3b"], rounds=1, out=pathlib.Path("/x"), dry_run=False, targets=None)
+    options = argparse.Namespace(models=["qwen3-0.6b", "qwen2.5-3b"], rounds=1, out=pathlib.Path("/x"), dry_run=False, targets=None, packed=None, pack=None)
     todo = program.steps(options, pathlib.Path("/x"), "90-real", None)
     assert sum(step.limit_s for step in todo) <= program.WHOLE_S - 5 and program.WHOLE_S < 480
     assert len({step.name for step in todo}) == len(todo)
