@@ -163,9 +163,12 @@ class Backend {
   // Memory of one row of such a store, in bytes.
   virtual int64_t KvRowBytes(const AttentionShape& shape) const = 0;
 
-  // Memory for keys and values that is left beside what was loaded and made so far, in bytes; 0 where the backend has no
-  // memory of its own.
-  virtual int64_t KvMemoryLeft() const { return 0; }
+  // Memory for stores of this shape that is left beside what was loaded and made so far and what attending to them takes, in
+  // bytes; 0 where the backend has no memory of its own.
+  virtual int64_t KvMemoryLeft(const AttentionShape& shape) const {
+    static_cast<void>(shape);
+    return 0;
+  }
   // kOutOfMemory, with what is needed and what is there, once something that was loaded or made did not fit into the backend's
   // memory. What is loaded or made from then on holds nothing, is not read and may not be used: to be asked when all is there.
   virtual Status MemoryStatus() const { return {}; }

@@ -48,6 +48,7 @@ struct LoadedModel {
 
 // Memory of a block of keys and values: this rank's, and all ranks' together. And how many blocks the longest prompt takes.
 struct KvBlocks {
+  AttentionShape own_shape;  // of a layer
   int64_t own_bytes = 0;
   int64_t bytes = 0;
   int64_t least = 0;
@@ -60,9 +61,13 @@ Result<KvBlocks> CheckKvMemory(const ServeOptions& options, const ModelConfig& c
   const int64_t rows = KvCache::kBlockRows * static_cast<int64_t>(config.layers.size());
   for (int32_t rank = 0; rank < ranks.size(); ++rank) {
     SYSONE_ASSIGN_OR_RETURN(const Shard shard, PlanShard(config, rank, ranks.size()));
-    const int64_t bytes = rows * model.backend->KvRowBytes(ShardAttention(config, shard));
+    const AttentionShape shape = ShardAttention(config, shard);
+    const int64_t bytes = rows * model.backend->KvRowBytes(shape);
     blocks.bytes += bytes;
-    if (rank == ranks.rank()) blocks.own_bytes = bytes;
+    if (rank == ranks.rank()) {
+      blocks.own_shape = shape;
+      blocks.own_bytes = bytes;
+    }
   }
   // A prompt in two parts, prefix and branch, may begin a block of its own with each.
   blocks.least = KvCache::BlocksFor(model.max_model_len) + 1;
@@ -83,7 +88,7 @@ Result<int32_t> PlanKvBlocks(const ServeOptions& options, const KvBlocks& blocks
                              const Backend& backend) {
   const int64_t asked = options.kv_cache_memory;
   int64_t count = asked / blocks.bytes;
-  if (const int64_t left = backend.KvMemoryLeft(); left > 0) {
+  if (const int64_t left = backend.KvMemoryLeft(blocks.own_shape); left > 0) {
     std::vector<uint64_t> room(static_cast<size_t>(ranks.size()));
     ranks.AllGather(static_cast<uint64_t>(left / blocks.own_bytes), room);
     const auto most = static_cast<int64_t>(*std::ranges::min_element(room));

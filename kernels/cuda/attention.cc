@@ -14,6 +14,7 @@ namespace {
 // ends, as tiles take different times. More would cost time where they find nothing to do: a recorded pass has blocks for the
 // fullest plan of its size.
 constexpr int64_t kBlocksOfMultiprocessor = 2;
+constexpr int64_t kPartAlignment = 128;  // of slots: lines of the cache
 
 void CheckCall(const AttentionCall& call) {
   const AttentionShape& shape = call.shape;
@@ -29,10 +30,17 @@ void CheckCall(const AttentionCall& call) {
                "keys and values have no scales, and results with scales need memory of their own");
 }
 
+// Of AttentionCall::parts: the counts come first.
+int64_t CountBytes(int32_t tile_items) {
+  const int64_t bytes = int64_t{kMostParts} * tile_items * int64_t{sizeof(int32_t)};
+  return (bytes + kPartAlignment - 1) / kPartAlignment * kPartAlignment;
+}
+
 AttentionArguments ArgumentsOf(const AttentionCall& call) {
   const AttentionLayout layout(call.limits);
   const AttentionShape& shape = call.shape;
   const bool scaled = HasScales(call.out.encoding);
+  const int32_t tile_items = TensorAttendItems(shape.heads, shape.kv_heads);
   return {.queries = call.qkv,
           .query_stride = shape.qkv_cols(),
           .keys = call.store->keys.data(),
@@ -47,7 +55,10 @@ AttentionArguments ArgumentsOf(const AttentionCall& call) {
           .tile_count = call.table,
           .tiles = reinterpret_cast<const DeviceTile*>(call.table + layout.tiles),
           .segments = reinterpret_cast<const DeviceSegment*>(call.table + layout.segments),
-          .spans = reinterpret_cast<const DeviceSpan*>(call.table + layout.spans)};
+          .spans = reinterpret_cast<const DeviceSpan*>(call.table + layout.spans),
+          .tile_items = tile_items,
+          .slots = call.parts ? call.parts + CountBytes(tile_items) : nullptr,
+          .parts_done = reinterpret_cast<int32_t*>(call.parts)};
 }
 
 void LaunchWith(const AttentionCall& call, bool tensor_cores, int32_t multiprocessors,
@@ -58,6 +69,8 @@ void LaunchWith(const AttentionCall& call, bool tensor_cores, int32_t multiproce
   const Encoding out = scaled ? Encoding::kFloat32 : call.out.encoding;
   const int64_t max_tiles = AttentionLayout(call.limits).max_tiles;
   const int64_t blocks = kBlocksOfMultiprocessor * multiprocessors;
+  SYSONE_CHECK(!tensor_cores || !call.limits.chunks || call.parts,
+               "rows that see many positions need memory for the parts of their results");
   if (tensor_cores)
     LaunchTensorAttend(arguments, out, max_tiles, blocks, stream);
   else
@@ -70,6 +83,14 @@ void LaunchWith(const AttentionCall& call, bool tensor_cores, int32_t multiproce
 bool AttendsOnTensorCores(const AttentionShape& shape, Encoding store) {
   return store == Encoding::kBfloat16 && shape.head_dim % 16 == 0 &&
          shape.head_dim <= kMaxAttentionDim;
+}
+
+int64_t AttentionPartBytes(const AttentionShape& shape, Encoding store, int32_t multiprocessors) {
+  if (!AttendsOnTensorCores(shape, store)) return 0;
+  const int32_t tile_items = TensorAttendItems(shape.heads, shape.kv_heads);
+  const int64_t slots =
+      int64_t{kMostParts} * tile_items + 2 * kBlocksOfMultiprocessor * multiprocessors;
+  return CountBytes(tile_items) + slots * TensorAttendSlotBytes(shape.head_dim);
 }
 
 void LaunchAttention(const AttentionCall& call, int32_t multiprocessors, cudaStream_t stream) {

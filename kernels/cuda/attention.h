@@ -15,6 +15,7 @@
 
 #include <cuda_runtime.h>
 
+#include <cstddef>
 #include <cstdint>
 
 #include "kernels/backend.h"
@@ -38,10 +39,17 @@ struct AttentionCall {
   // [rows, q_cols], written where out.encoding has scales, which need a row's values first; null otherwise. There, rows of no run
   // are encoded too, from what lies in it.
   float* scratch;
+  // AttentionPartBytes of memory on 16 bytes, shared by all launches of a stream, cleared before the first one. May be null with
+  // limits without chunks.
+  std::byte* parts;
 };
 
 // Whether the tensor-core way is taken: a bfloat16 store and a head_dim that is a multiple of 16.
 bool AttendsOnTensorCores(const AttentionShape& shape, Encoding store);
+
+// Of AttentionCall::parts: where chunks of rows that see many positions wait for the others, kMostParts of them and two for each
+// block, and who waits for how many. 0 for the simple way.
+int64_t AttentionPartBytes(const AttentionShape& shape, Encoding store, int32_t multiprocessors);
 
 // Puts Backend::Attend of the rows that the table names into the stream. The launches (grids, sizes) depend on everything in `call`
 // but what its pointers lead to: a recorded one serves every pass of the same limits. `multiprocessors`: of the device.

@@ -29,6 +29,21 @@ struct KeyCursor {
     span = spans + from;
     Read();
   }
+  // The same, and on to the span that holds `position`. Spans from `to` on are behind it.
+  __device__ void Start(const DeviceSpan* spans, int32_t first, int32_t from, int32_t to,
+                        int32_t position) {
+    Start(spans, first, from);
+    if (position < end) return;
+    while (to - from > 1) {
+      const int32_t middle = (from + to) / 2;
+      if (spans[middle].count - before <= position)
+        from = middle;
+      else
+        to = middle;
+    }
+    span = spans + from;
+    Read();
+  }
   __device__ int32_t RowOf(int32_t position) {
     while (position >= end) {
       ++span;

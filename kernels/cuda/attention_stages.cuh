@@ -40,23 +40,27 @@ struct Shared {
   float totals[kStageBlocks][kQueries];
   int32_t rows[kTileRows];  // of the pass, or -1
   int32_t positions[kTileRows];
+  int32_t parts_before;  // of the tile, that were done before this one
 };
 
-// The stages of a tile, in order: those of its common beginning, then each segment's own. The same for all threads.
+// The stages of a tile over one chunk of positions, in order: those of its common beginning, then each segment's own. The same for
+// all threads.
 class Stages {
  public:
-  __device__ Stages(const AttentionArguments& a, const DeviceTile& tile)
+  __device__ Stages(const AttentionArguments& a, const DeviceTile& tile, int32_t chunk)
       : segments_(a.segments + tile.first_segment),
         segment_count_(tile.segment_count),
-        own_key_(tile.shared_blocks * kBlockKeys) {
-    block = 0;
-    first_key_ = 0;
-    end_key_ = own_key_;
+        chunk_key_(chunk * kChunkKeys),
+        own_key_(max(tile.shared_blocks * kBlockKeys, chunk_key_)) {
+    block = chunk_key_ / kBlockKeys;
+    first_key_ = chunk_key_;
+    end_key_ = min(own_key_, chunk_key_ + kChunkKeys);
     first_row = 0;
     end_row = tile.rows;
     first_span = from_span = segments_[0].first_span;
+    end_span = segments_[0].end_span;
     part = -1;
-    if (end_key_ == 0) NextSegment();
+    if (end_key_ <= first_key_) NextSegment();
   }
   __device__ bool AtEnd() const { return part == segment_count_; }
   __device__ void Next() {
@@ -67,10 +71,11 @@ class Stages {
   __device__ int32_t first_key() const { return max(first_key_, block * kBlockKeys); }
   __device__ int32_t end_key() const { return min(end_key_, block * kBlockKeys + kStageKeys); }
 
-  int32_t part;                   // -1: the common beginning; another one has other spans
-  int32_t block;                  // first of the stage
-  int32_t first_row, end_row;     // of the tile, those that look at it
-  int32_t first_span, from_span;  // of the run; the one that the part begins in
+  int32_t part;                  // -1: the common beginning; another one has other spans
+  int32_t block;                 // first of the stage
+  int32_t first_row, end_row;    // of the tile, those that look at it
+  int32_t first_span, end_span;  // of the run
+  int32_t from_span;             // one that the part begins in or behind
 
  private:
   __device__ void NextSegment() {
@@ -78,17 +83,20 @@ class Stages {
       if (++part == segment_count_) return;
       const DeviceSegment& segment = segments_[part];
       first_key_ = own_key_;
-      end_key_ = segment.first_position + segment.rows;
+      end_key_ = min(segment.first_position + segment.rows, chunk_key_ + kChunkKeys);
       first_row = segment.tile_row;
       end_row = first_row + segment.rows;
       first_span = segment.first_span;
+      end_span = segment.end_span;
       from_span = segment.rest_span;
       block = own_key_ / kStageKeys * kStageBlocks;
     } while (end_key_ <= own_key_);
   }
 
   const DeviceSegment* segments_;
-  int32_t segment_count_, own_key_;  // own_key_: first position that is not common
+  int32_t segment_count_;
+  int32_t chunk_key_,
+      own_key_;  // first positions of the chunk, and of those in it that are not common
   int32_t first_key_, end_key_;
 };
 
@@ -139,7 +147,7 @@ class Fetched {
   __device__ void Follow(const Stages& stage) {
     if (part_ != stage.part) {
       part_ = stage.part;
-      cursor_.Start(a_.spans, stage.first_span, stage.from_span);
+      cursor_.Start(a_.spans, stage.first_span, stage.from_span, stage.end_span, stage.first_key());
     }
   }
   __device__ void LoadPiece(const Stages& stage, int i, uint4& key, uint4& value) {

@@ -12,7 +12,7 @@
 namespace sysone {
 namespace {
 
-static_assert(sizeof(DeviceTile) == 16 && sizeof(DeviceSegment) == 32 && sizeof(DeviceSpan) == 8);
+static_assert(sizeof(DeviceTile) == 32 && sizeof(DeviceSegment) == 32 && sizeof(DeviceSpan) == 8);
 
 constexpr int64_t kEntryUnit = 4;  // words: entries are read 16 bytes at a time
 
@@ -22,8 +22,8 @@ constexpr int64_t Words(int64_t entries) {
   return (words + kEntryUnit - 1) / kEntryUnit * kEntryUnit;
 }
 
-// Every tile begins with a run, or behind one that is full. Likewise every segment.
-int32_t MostTiles(const AttentionLimits& limits) {
+// Every segment begins with a run, or where a tile is full. Each tile has one at least.
+int32_t MostSegments(const AttentionLimits& limits) {
   return std::min(limits.rows, limits.runs + limits.rows / kTileRows);
 }
 
@@ -39,11 +39,16 @@ int32_t SeenPositions(const DeviceSegment& segment) {
   return segment.first_position + segment.rows;
 }
 
+int32_t ChunksOf(int32_t positions) { return (positions + kChunkKeys - 1) / kChunkKeys; }
+
 }  // namespace
 
 AttentionLimits LimitsOf(const PassPlan& plan) {
   AttentionLimits limits;
-  for (const AttentionRun& run : plan.runs) limits.rows += run.rows;
+  for (const AttentionRun& run : plan.runs) {
+    limits.rows += run.rows;
+    limits.chunks |= run.rows > 0 && run.first_position + run.rows > kChunkKeys;
+  }
   limits.runs = static_cast<int32_t>(
       std::ranges::count_if(plan.runs, [](const AttentionRun& run) { return run.rows > 0; }));
   limits.spans = static_cast<int32_t>(plan.spans.size());
@@ -51,10 +56,11 @@ AttentionLimits LimitsOf(const PassPlan& plan) {
 }
 
 AttentionLayout::AttentionLayout(const AttentionLimits& limits)
-    : max_tiles(MostTiles(limits)),
+    : max_segments(MostSegments(limits)),
+      max_tiles(max_segments + (limits.chunks ? kMostParts : 0)),
       tiles(kEntryUnit),
       segments(tiles + Words<DeviceTile>(max_tiles)),
-      spans(segments + Words<DeviceSegment>(max_tiles)),
+      spans(segments + Words<DeviceSegment>(max_segments)),
       words(spans + Words<DeviceSpan>(limits.spans + 1)) {}
 
 void AttentionTables::Write(const PassPlan& plan, const AttentionLimits& limits,
@@ -68,15 +74,13 @@ void AttentionTables::Write(const PassPlan& plan, const AttentionLimits& limits,
   tiles_.clear();
   for (const AttentionRun& run : plan.runs) Add(run, plan.spans.data());
   for (const Tile& tile : tiles_) FindRests(tile);
-  std::ranges::sort(tiles_, {}, [](const Tile& tile) {
-    return std::tuple(-tile.stages, tile.entry.first_segment);
-  });
+  MakeEntries(limits);
 
   std::memset(table.data(), 0, kEntryUnit * sizeof(int32_t));
-  table[0] = static_cast<int32_t>(tiles_.size());
+  table[0] = static_cast<int32_t>(entries_.size());
   int32_t* to = table.data() + layout.tiles;
-  for (const Tile& tile : tiles_) {
-    std::memcpy(to, &tile.entry, sizeof(DeviceTile));
+  for (const Entry& entry : entries_) {
+    std::memcpy(to, &entry.tile, sizeof(DeviceTile));
     to += sizeof(DeviceTile) / sizeof(int32_t);
   }
   if (!segments_.empty())
@@ -126,7 +130,11 @@ void AttentionTables::Begin(const DeviceSegment& segment) {
   tiles_.push_back({.entry = {.first_segment = static_cast<int32_t>(segments_.size()),
                               .segment_count = 1,
                               .rows = segment.rows,
-                              .shared_blocks = 0},
+                              .shared_blocks = 0,
+                              .first_chunk = 0,
+                              .end_chunk = ChunksOf(seen),
+                              .chunks = ChunksOf(seen),
+                              .first_part = -1},
                     .shared_positions = seen,
                     .stages = Stages(0, BlocksOf(seen))});
 }
@@ -152,6 +160,8 @@ bool AttentionTables::Join(DeviceSegment& segment, int32_t rows_left, const KvSp
   ++tile.entry.segment_count;
   tile.entry.rows += segment.rows;
   tile.entry.shared_blocks = shared_blocks;
+  tile.entry.chunks = std::max(tile.entry.chunks, ChunksOf(SeenPositions(segment)));
+  tile.entry.end_chunk = tile.entry.chunks;
   tile.shared_positions = shared_positions;
   tile.stages = shared_stages + own_stages;
   return true;
@@ -167,6 +177,47 @@ void AttentionTables::FindRests(const Tile& tile) {
         std::ranges::upper_bound(begin, end, begin->count + position, {}, &DeviceSpan::count);
     segment.rest_span = static_cast<int32_t>(after - 1 - spans_.begin());
   }
+}
+
+int32_t AttentionTables::StagesOf(const DeviceTile& tile) const {
+  constexpr int32_t kChunkBlocks = kChunkKeys / kBlockKeys;
+  const int32_t first = tile.first_chunk * kChunkBlocks, end = tile.end_chunk * kChunkBlocks;
+  int32_t stages = Stages(first, std::min(tile.shared_blocks, end));
+  for (int32_t i = 0; i < tile.segment_count; ++i) {
+    const DeviceSegment& segment = segments_[static_cast<size_t>(tile.first_segment + i)];
+    stages += Stages(std::max(tile.shared_blocks, first),
+                     std::min(BlocksOf(SeenPositions(segment)), end));
+  }
+  return stages;
+}
+
+// Those with most work come first, so that the last ones to be taken are short: tiles that keep to one entry, because the parts
+// are used up, before parts, which fill what they leave.
+void AttentionTables::MakeEntries(const AttentionLimits& limits) {
+  std::ranges::sort(tiles_, {}, [](const Tile& tile) {
+    return std::tuple(-tile.stages, tile.entry.first_segment);
+  });
+  const int32_t most_parts = limits.chunks ? most_parts_ : 0;
+  int32_t parts = 0;
+  entries_.clear();
+  for (const Tile& tile : tiles_) {
+    DeviceTile entry = tile.entry;
+    if (entry.chunks == 1 || entry.chunks > most_parts - parts) {
+      entries_.push_back({entry, tile.stages});
+      continue;
+    }
+    entry.first_part = parts;
+    parts += entry.chunks;
+    for (int32_t chunk = 0; chunk < entry.chunks; ++chunk) {
+      entry.first_chunk = chunk;
+      entry.end_chunk = chunk + 1;
+      entries_.push_back({entry, StagesOf(entry)});
+    }
+  }
+  if (parts > 0)
+    std::ranges::sort(entries_, {}, [](const Entry& entry) {
+      return std::tuple(-entry.stages, entry.tile.first_segment, entry.tile.first_chunk);
+    });
 }
 
 }  // namespace sysone

@@ -11,6 +11,10 @@
 //   segment 0 |       all rows of the tile    |  its rows only                         its spans
 //   segment 1 |       likewise                |          its rows only                 its spans
 //
+// Positions are also cut into chunks, 0 … 511, 512 … 1023 and so on. A row has a softmax of its own over each chunk that it sees,
+// and these are put together in order: so its result does not depend on who works on which chunk. A few rows over thousands of
+// keys would keep a few multiprocessors busy; so the chunks of a tile may be entries of their own, which blocks take one by one.
+//
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -27,15 +31,24 @@ inline constexpr int32_t kTileRows = 16;
 // Positions of a block, and of a stage: the four blocks whose keys are fetched together, the first of them a multiple of four.
 inline constexpr int32_t kBlockKeys = 16;
 inline constexpr int32_t kStageBlocks = 4;
+// Positions of a chunk, a multiple of those of a stage. Eight stages take some 3 µs, a little more than what a block needs before
+// and after them; and the passes that are kept ready (up to 512 rows) see no more, unless something is cached.
+inline constexpr int32_t kChunkKeys = 512;
+// Chunks that are entries of their own, in a table: with 8 kv heads, some 15 for each multiprocessor. Each leaves its part of the
+// results in memory (see AttentionScratchBytes).
+inline constexpr int32_t kMostParts = 256;
 
 // What a table has room for. A table of the same limits has the same size and layout, whatever is in it.
 struct AttentionLimits {
   int32_t rows = 0;   // of all runs together
   int32_t runs = 0;   // never more than rows
   int32_t spans = 0;  // PassPlan::spans, each counted once
+  // Whether a row may see more than kChunkKeys positions. Where none does, a table needs no room for parts of tiles.
+  bool chunks = false;
 
   bool Holds(const AttentionLimits& needed) const {
-    return needed.rows <= rows && needed.runs <= runs && needed.spans <= spans;
+    return needed.rows <= rows && needed.runs <= runs && needed.spans <= spans &&
+           (chunks || !needed.chunks);
   }
 };
 // Those that a plan needs, exactly.
@@ -48,6 +61,11 @@ struct alignas(16) DeviceTile {
   int32_t segment_count;
   int32_t rows;           // of all segments, 1 … kTileRows
   int32_t shared_blocks;  // first blocks that are in the same rows of the store for every segment
+  // Of its positions, those that this entry looks at: all, or one chunk of a tile that is in parts.
+  int32_t first_chunk, end_chunk;
+  int32_t chunks;  // of all its entries
+  int32_t
+      first_part;  // number of chunk 0 among the parts of all tiles; -1: this entry has all chunks
 };
 struct alignas(16) DeviceSegment {
   int32_t first_row;  // of the pass
@@ -65,11 +83,12 @@ struct alignas(8) DeviceSpan {
   int32_t count;  // of the rows of all spans before this one, those of other runs included
 };
 
-// Where the entries lie in a table of these limits, in words from its beginning. Word 0 is the number of tiles in use; they are
-// the first ones, those with most work before the others. The rest of a table is not read.
+// Where the entries lie in a table of these limits, in words from its beginning. Word 0 is the number of tiles in use, each part
+// counted; they are the first ones, those with most work before the others. The rest of a table is not read.
 struct AttentionLayout {
   explicit AttentionLayout(const AttentionLimits& limits);
-  int32_t max_tiles;
+  int32_t max_segments;
+  int32_t max_tiles;               // parts included
   int64_t tiles, segments, spans;  // multiples of 4; one span more than the limit ends the last
   int64_t words;                   // of the table
 };
@@ -77,6 +96,9 @@ struct AttentionLayout {
 // Reused from pass to pass; its vectors keep their memory.
 class AttentionTables {
  public:
+  // `most_parts`: other than kMostParts for tests, which is the most.
+  explicit AttentionTables(int32_t most_parts = kMostParts) : most_parts_(most_parts) {}
+
   // Writes the plan's table to `table`: AttentionLayout(limits).words words on 16 bytes, of which those not in use are left as
   // they are. `limits` must hold LimitsOf(plan).
   void Write(const PassPlan& plan, const AttentionLimits& limits, std::span<int32_t> table);
@@ -87,6 +109,10 @@ class AttentionTables {
     int32_t shared_positions;  // in the same rows for all its segments, each of which sees them
     int32_t stages;            // that are fetched for it
   };
+  struct Entry {
+    DeviceTile tile;
+    int32_t stages;
+  };
 
   void CountSpans(const PassPlan& plan);
   void Add(const AttentionRun& run, const KvSpan* spans);
@@ -95,8 +121,13 @@ class AttentionTables {
   // Puts as many of the rows as have room into the last tile; false if they had better begin another one.
   bool Join(DeviceSegment& segment, int32_t rows_left, const KvSpan* spans);
   void FindRests(const Tile& tile);
+  // Tiles in their order, each as one entry or as one for each chunk.
+  void MakeEntries(const AttentionLimits& limits);
+  int32_t StagesOf(const DeviceTile& tile) const;
 
+  const int32_t most_parts_;
   std::vector<Tile> tiles_;
+  std::vector<Entry> entries_;
   std::vector<DeviceSegment> segments_;
   std::vector<DeviceSpan> spans_;
 };

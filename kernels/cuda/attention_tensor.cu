@@ -8,8 +8,8 @@
 //   first head,  rows of the tile     warp 0    warp 2    warp 4    warp 6
 //   second head, rows of the tile     warp 1    warp 3    warp 5    warp 7
 //
-// each has a softmax of its own, over every fourth block of 16 positions. In the end the four of a row are put together, in this
-// order. A warp whose rows see nothing of a block leaves it out; rows that see nothing of a block that others look at keep what
+// each has a softmax of its own, over every fourth block of 16 positions of a chunk. At the end of a chunk the four of a row are put
+// together, in this order, and those of the chunks in theirs (attention_parts.cuh). A warp whose rows see nothing of a block leaves it out; rows that see nothing of a block that others look at keep what
 // they have, bit for bit. So a row's result follows from its own keys in the order of their positions.
 //
 // Numbers that are none: the scores of keys that a row does not see are replaced, whatever they are. A value that is no finite
@@ -18,9 +18,9 @@
 #include <ptx.h>
 
 #include <algorithm>
-#include <cstring>
 
 #include "kernels/cuda/attention_kernels.h"
+#include "kernels/cuda/attention_parts.cuh"
 #include "kernels/cuda/attention_stages.cuh"
 #include "kernels/cuda/launch.h"
 
@@ -33,13 +33,7 @@ constexpr bool kKeepsQueries = kDim <= 128;
 template <int kDim>
 constexpr bool kFetchesAhead = kDim <= 128;
 
-// Two neighbouring values as the left side of a product takes them, and what they add up to after that.
-__device__ uint32_t Rounded(float first, float second) {
-  const __nv_bfloat162 pair = __floats2bfloat162_rn(first, second);
-  uint32_t bits;
-  std::memcpy(&bits, &pair, sizeof(bits));
-  return bits;
-}
+// What a pair of rounded values adds up to.
 __device__ float SumOfPair(uint32_t pair) {
   return __uint_as_float(pair << 16) + __uint_as_float(pair & 0xFFFF0000u);
 }
@@ -159,7 +153,7 @@ class WarpSoftmax {
         weights[2 * half + r] =
             Rounded(exp2f(exponent_scale * (scores[half][2 * r] - largest)),
                     exp2f(exponent_scale * (scores[half][2 * r + 1] - largest)));
-      total_[r] = total_[r] * factor[r] + (SumOfPair(weights[r]) + SumOfPair(weights[2 + r]));
+      total_[r] = fmaf(total_[r], factor[r], SumOfPair(weights[r]) + SumOfPair(weights[2 + r]));
     }
     // Most blocks hold no new largest score; multiplying by 1 would change nothing.
     if (!__any_sync(kWholeWarp, factor[0] != 1 || factor[1] != 1)) return;
@@ -222,101 +216,76 @@ __device__ void LoadQueries(const AttentionArguments& a, int32_t head, int32_t h
   }
 }
 
-__device__ void StoreFour(const float (&x)[4], float* to) {
-  *reinterpret_cast<float4*>(to) = make_float4(x[0], x[1], x[2], x[3]);
-}
-__device__ void StoreFour(const float (&x)[4], __nv_bfloat16* to) {
-  *reinterpret_cast<uint2*>(to) = make_uint2(Rounded(x[0], x[1]), Rounded(x[2], x[3]));
-}
-
-// Puts the four softmaxes of each query together.
-template <int kDim, class Out>
-__device__ void Merge(const AttentionArguments& a, int32_t head, int32_t heads,
-                      const Shared<kDim>& shared) {
-  constexpr int kRowPieces = kDim / 4;
-  for (auto i = static_cast<int>(threadIdx.x); i < kQueries * kRowPieces; i += kThreads) {
-    const int m = i / kRowPieces, col = i % kRowPieces * 4;
-    const int32_t row = shared.rows[m % kTileRows];
-    if (row < 0 || m / kTileRows >= heads || col >= a.head_dim) continue;
-    float largest = shared.largest[0][m], total = 0, sums[4] = {};
-#pragma unroll
-    for (int w = 1; w < kStageBlocks; ++w) largest = fmaxf(largest, shared.largest[w][m]);
-#pragma unroll
-    for (int w = 0; w < kStageBlocks; ++w) {
-      const float factor = exp2f(a.exponent_scale * (shared.largest[w][m] - largest));
-      const float4 x = *reinterpret_cast<const float4*>(&shared.sums[w][m][col]);
-      total = fmaf(shared.totals[w][m], factor, total);
-      sums[0] = fmaf(x.x, factor, sums[0]);
-      sums[1] = fmaf(x.y, factor, sums[1]);
-      sums[2] = fmaf(x.z, factor, sums[2]);
-      sums[3] = fmaf(x.w, factor, sums[3]);
-    }
-    const float inverse = 1.0f / total;
-    // Adding 0 makes 0 of a -0, which depends on how often nothing was added.
-#pragma unroll
-    for (float& sum : sums) sum = fmaf(sum, inverse, 0.0f);
-    StoreFour(sums, static_cast<Out*>(a.out) + row * a.out_stride +
-                        (head + m / kTileRows) * a.head_dim + col);
-  }
-}
-
 template <int kDim, class Out>
 __global__ void __launch_bounds__(kThreads, 1) AttendTensor(AttentionArguments a) {
   extern __shared__ __align__(16) unsigned char shared_memory[];
   auto& shared = *reinterpret_cast<Shared<kDim>*>(shared_memory);
   const int warp = static_cast<int>(threadIdx.x / 32);
   const int warp_head = warp % kHeads, quarter = warp / kHeads;
-  const int32_t group = a.heads / a.kv_heads, pairs = (group + kHeads - 1) / kHeads;
-  const int32_t items = *a.tile_count * a.kv_heads * pairs;
+  const int32_t group = a.heads / a.kv_heads, pairs = a.tile_items / a.kv_heads;
+  const int32_t items = *a.tile_count * a.tile_items;
   for (auto item = static_cast<int32_t>(blockIdx.x); item < items;
        item += static_cast<int32_t>(gridDim.x)) {
-    const DeviceTile tile = a.tiles[item / (a.kv_heads * pairs)];
+    const DeviceTile tile = a.tiles[item / a.tile_items];
     const int32_t kv_head = item / pairs % a.kv_heads, first = item % pairs * kHeads;
-    const int32_t head = kv_head * group + first, heads = min(kHeads, group - first);
+    const BlockHeads heads{kv_head * group + first, min(kHeads, group - first),
+                           item % a.tile_items};
     const int64_t kv_col = int64_t{kv_head} * a.head_dim;
 
-    Stages stage(a, tile);
-    Fetched<kDim> fetched(a, kv_col);
-    if constexpr (kFetchesAhead<kDim>) fetched.Load(stage);
-    __syncthreads();  // the tile before is done with shared memory
-    FindRows(a, tile, shared);
-    __syncthreads();
-    LoadQueries(a, head, heads, shared);
-    if constexpr (kFetchesAhead<kDim>)
-      fetched.Store(shared.buffers[0]);
-    else
-      fetched.Copy(stage, shared.buffers[0]);
-    __syncthreads();
-    WarpSoftmax<kDim> softmax;
-    softmax.Begin(shared.queries + warp_head * kTileRows, shared.positions);
-    for (int buffer = 0; !stage.AtEnd(); buffer ^= 1) {
-      Stages next = stage;
-      next.Next();
-      const bool more = !next.AtEnd();
-      if (kFetchesAhead<kDim> && more) fetched.Load(next);
-      if (warp_head < heads) softmax.Add(shared.buffers[buffer], stage, quarter, a.exponent_scale);
-      if (kFetchesAhead<kDim> && more) fetched.Store(shared.buffers[buffer ^ 1]);
-      if (!kFetchesAhead<kDim> && more) fetched.Copy(next, shared.buffers[buffer ^ 1]);
-      __syncthreads();  // all are done with the one buffer, and the other is full
-      stage = next;
+    for (int32_t chunk = tile.first_chunk; chunk < tile.end_chunk; ++chunk) {
+      Stages stage(a, tile, chunk);
+      Fetched<kDim> fetched(a, kv_col);
+      if constexpr (kFetchesAhead<kDim>) fetched.Load(stage);
+      __syncthreads();  // the tile or chunk before is done with shared memory
+      if (chunk == tile.first_chunk) {
+        FindRows(a, tile, shared);
+        __syncthreads();
+        LoadQueries(a, heads.first, heads.count, shared);
+      }
+      if constexpr (kFetchesAhead<kDim>)
+        fetched.Store(shared.buffers[0]);
+      else
+        fetched.Copy(stage, shared.buffers[0]);
+      __syncthreads();
+      WarpSoftmax<kDim> softmax;
+      softmax.Begin(shared.queries + warp_head * kTileRows, shared.positions);
+      for (int buffer = 0; !stage.AtEnd(); buffer ^= 1) {
+        Stages next = stage;
+        next.Next();
+        const bool more = !next.AtEnd();
+        if (kFetchesAhead<kDim> && more) fetched.Load(next);
+        if (warp_head < heads.count)
+          softmax.Add(shared.buffers[buffer], stage, quarter, a.exponent_scale);
+        if (kFetchesAhead<kDim> && more) fetched.Store(shared.buffers[buffer ^ 1]);
+        if (!kFetchesAhead<kDim> && more) fetched.Copy(next, shared.buffers[buffer ^ 1]);
+        __syncthreads();  // all are done with the one buffer, and the other is full
+        stage = next;
+      }
+      softmax.Finish(shared, quarter, warp_head * kTileRows);
+      __syncthreads();
+      TakeChunk<kDim, Out>(a, tile, chunk, heads, shared);
     }
-    softmax.Finish(shared, quarter, warp_head * kTileRows);
-    __syncthreads();
-    Merge<kDim, Out>(a, head, heads, shared);
+    if (tile.first_part >= 0) FinishParts<kDim, Out>(a, tile, heads, shared);
   }
+}
+
+// Calls use.operator()<size>() with the smallest size that holds `head_dim`.
+template <class Use>
+void WithSize(int32_t head_dim, const Use& use) {
+  if (head_dim <= 64)
+    use.template operator()<64>();
+  else if (head_dim <= 96)
+    use.template operator()<96>();
+  else if (head_dim <= 128)
+    use.template operator()<128>();
+  else
+    use.template operator()<256>();
 }
 
 // Calls use(kernel, shared bytes) with the kernel of that type for the smallest size that holds `head_dim`.
 template <class Out, class Use>
 void WithKernel(int32_t head_dim, const Use& use) {
-  if (head_dim <= 64)
-    use(AttendTensor<64, Out>, sizeof(Shared<64>));
-  else if (head_dim <= 96)
-    use(AttendTensor<96, Out>, sizeof(Shared<96>));
-  else if (head_dim <= 128)
-    use(AttendTensor<128, Out>, sizeof(Shared<128>));
-  else
-    use(AttendTensor<256, Out>, sizeof(Shared<256>));
+  WithSize(head_dim, [&]<int kDim>() { use(AttendTensor<kDim, Out>, sizeof(Shared<kDim>)); });
 }
 
 template <class Out>
@@ -333,8 +302,7 @@ void Prepare() {
 
 void LaunchTensorAttend(const AttentionArguments& arguments, Encoding out, int64_t max_tiles,
                         int64_t blocks, cudaStream_t stream) {
-  const int32_t group = arguments.heads / arguments.kv_heads;
-  const int64_t most = max_tiles * arguments.kv_heads * ((group + kHeads - 1) / kHeads);
+  const int64_t most = max_tiles * arguments.tile_items;
   const auto launch = [&](auto* kernel, size_t shared_bytes) {
     Launch({static_cast<unsigned>(std::min(most, blocks)), kThreads, shared_bytes}, stream, kernel,
            arguments);
@@ -343,6 +311,16 @@ void LaunchTensorAttend(const AttentionArguments& arguments, Encoding out, int64
     WithKernel<__nv_bfloat16>(arguments.head_dim, launch);
   else
     WithKernel<float>(arguments.head_dim, launch);
+}
+
+int32_t TensorAttendItems(int32_t heads, int32_t kv_heads) {
+  return kv_heads * ((heads / kv_heads + kHeads - 1) / kHeads);
+}
+
+int64_t TensorAttendSlotBytes(int32_t head_dim) {
+  int64_t bytes = 0;
+  WithSize(head_dim, [&]<int kDim>() { bytes = sizeof(Slot<kDim>); });
+  return bytes;
 }
 
 void PrepareTensorAttend() {

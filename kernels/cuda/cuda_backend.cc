@@ -150,7 +150,7 @@ std::unique_ptr<Operand> CudaBackend::NewOperand(int64_t max_rows, int64_t cols)
     operand->scales = Make<float>(max_rows);
     if (max_rows * cols > unscaled_.count()) {
       unscaled_ = Make<float>(max_rows * cols);
-      ++unscaled_generation_;
+      ++scratch_generation_;
     }
   }
   return operand;
@@ -165,11 +165,19 @@ std::unique_ptr<KvStore> CudaBackend::NewKvStore(int64_t rows, const AttentionSh
   const int64_t bytes = rows * KvRowBytes(shape) / 2;
   store->keys = Make<std::byte>(bytes);
   store->values = Make<std::byte>(bytes);
+  const int64_t parts = AttentionPartBytes(shape, store->encoding, device_.multiprocessors);
+  if (parts > attention_parts_.count()) {
+    attention_parts_ = Make<std::byte>(parts);
+    ClearBytes(attention_parts_.data(), attention_parts_.count());
+    ++scratch_generation_;
+  }
   return store;
 }
 
-int64_t CudaBackend::KvMemoryLeft() const {
-  return std::max<int64_t>(budget_.Left() - kStoreSlackBytes, 1);
+int64_t CudaBackend::KvMemoryLeft(const AttentionShape& shape) const {
+  const int64_t parts = AttentionPartBytes(shape, TableEncoding(), device_.multiprocessors);
+  const int64_t missing = std::max<int64_t>(parts - attention_parts_.count(), 0);
+  return std::max<int64_t>(budget_.Left() - kStoreSlackBytes - missing, 1);
 }
 
 DeviceArray<float> CudaBackend::LoadFloats(std::span<const float> values) {
@@ -197,7 +205,7 @@ void CudaBackend::RunPass(const PassInputs& inputs, RecordedPasses* recorded,
                           const std::function<void()>& operations) {
   inputs_.Put(inputs);
   const PassSize& size = inputs_.size();
-  const uint64_t memory = inputs_.generation() + unscaled_generation_ + choices_generation_;
+  const uint64_t memory = inputs_.generation() + scratch_generation_ + choices_generation_;
   const bool usual = size.rows > 0 && size.rows <= kPassRows.back() &&
                      size.rows == PassRows(size.rows) && size.reads == PassReads(size.reads);
   // While tuning, what is chosen in this pass may still change.

@@ -47,7 +47,7 @@ class CudaBackend final : public Backend {
   int64_t KvRowBytes(const AttentionShape& shape) const override {
     return 2 * shape.kv_cols() * BytesOf(TableEncoding());
   }
-  int64_t KvMemoryLeft() const override;
+  int64_t KvMemoryLeft(const AttentionShape& shape) const override;
   Status MemoryStatus() const override { return budget_.status(); }
 
   int32_t PassRows(int32_t count) const override;
@@ -137,7 +137,8 @@ class CudaBackend final : public Backend {
   std::vector<int32_t> words_;  // likewise
   // Rows of attention that are still to be encoded with a scale: as large as the largest operand, where operands have scales.
   DeviceArray<float> unscaled_;
-  uint64_t unscaled_generation_ = 0;
+  DeviceArray<std::byte> attention_parts_;  // AttentionCall::parts of the largest store
+  uint64_t scratch_generation_ = 0;         // of these two
   DeviceArray<std::byte> summary_scratch_;  // grows
 };
 

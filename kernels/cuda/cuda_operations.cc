@@ -145,7 +145,8 @@ void CudaBackend::Attend(const Tensor& qkv, const AttentionShape& shape, const P
                    .limits = table.limits,
                    .rows = plan.rows(),
                    .out = RowsOf(Of(out)),
-                   .scratch = HasScales(encoding_) ? unscaled_.data() : nullptr},
+                   .scratch = HasScales(encoding_) ? unscaled_.data() : nullptr,
+                   .parts = attention_parts_.data()},
                   device_.multiprocessors, stream_.get());
 }
 

@@ -21,6 +21,7 @@ namespace sysone {
 struct PassSize {
   int32_t rows = 0, reads = 0;
   int32_t runs = 0, spans = 0;  // that there is room for
+  bool chunks = false;          // AttentionLimits::chunks of all rows or of those read
   auto operator<=>(const PassSize&) const = default;
 };
 

@@ -105,7 +105,9 @@ class ForwardingBackend : public Backend {
     Around("Download", [&] { inner_.Download(x, rows, out); });
   }
 
-  int64_t KvMemoryLeft() const override { return inner_.KvMemoryLeft(); }
+  int64_t KvMemoryLeft(const AttentionShape& shape) const override {
+    return inner_.KvMemoryLeft(shape);
+  }
   Status MemoryStatus() const override { return inner_.MemoryStatus(); }
   int32_t PassRows(int32_t count) const override { return inner_.PassRows(count); }
   int32_t PassReads(int32_t count) const override { return inner_.PassReads(count); }

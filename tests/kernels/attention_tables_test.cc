@@ -19,9 +19,9 @@ constexpr int32_t kNeverWritten = 0x5a5a5a5a;
 
 class Table {
  public:
-  Table(const PassPlan& plan, const AttentionLimits& limits)
+  Table(const PassPlan& plan, const AttentionLimits& limits, int32_t most_parts = kMostParts)
       : layout_(limits), words_(static_cast<size_t>(layout_.words) + 1, kNeverWritten) {
-    AttentionTables().Write(plan, limits, std::span(words_).first(words_.size() - 1));
+    AttentionTables(most_parts).Write(plan, limits, std::span(words_).first(words_.size() - 1));
     EXPECT_EQ(words_.back(), kNeverWritten);
   }
 
@@ -79,27 +79,66 @@ std::map<int32_t, std::vector<int32_t>> WantedRows(const PassPlan& plan) {
   return wanted;
 }
 
+// Stages of which some positions are fetched, counted one by one.
 int32_t StagesOf(const Table& table, const DeviceTile& tile) {
-  int32_t stages = (tile.shared_blocks + kStageBlocks - 1) / kStageBlocks;
-  for (int32_t s = 0; s < tile.segment_count; ++s) {
-    const DeviceSegment segment = table.Segment(tile.first_segment + s);
-    const int32_t blocks = (segment.first_position + segment.rows - 1) / kBlockKeys + 1;
-    if (blocks > tile.shared_blocks)
-      stages += (blocks - 1) / kStageBlocks - tile.shared_blocks / kStageBlocks + 1;
+  constexpr int32_t kStageKeys = kStageBlocks * kBlockKeys;
+  const int32_t shared = tile.shared_blocks * kBlockKeys;
+  int32_t stages = 0;
+  for (int32_t p = tile.first_chunk * kChunkKeys; p < tile.end_chunk * kChunkKeys;
+       p += kStageKeys) {
+    stages += p < shared;
+    for (int32_t s = 0; s < tile.segment_count; ++s) {
+      const DeviceSegment segment = table.Segment(tile.first_segment + s);
+      stages +=
+          std::max(p, shared) < std::min(p + kStageKeys, segment.first_position + segment.rows);
+    }
   }
   return stages;
 }
 
-void CheckTable(const PassPlan& plan, const AttentionLimits& limits) {
-  const Table table(plan, limits);
+// Every chunk of every tile is in one entry; the parts of a tile have numbers behind each other, which no other one has.
+void CheckChunks(const Table& table, int32_t most_parts) {
+  std::map<int32_t, int32_t> chunks_of;  // by first segment: those that were found
+  std::map<int32_t, int32_t> parts;      // by number: first segments
+  for (int32_t t = 0; t < table.tiles(); ++t) {
+    const DeviceTile tile = table.Tile(t);
+    int32_t seen = 0;
+    for (int32_t s = 0; s < tile.segment_count; ++s) {
+      const DeviceSegment segment = table.Segment(tile.first_segment + s);
+      seen = std::max(seen, segment.first_position + segment.rows);
+    }
+    EXPECT_EQ(tile.chunks, (seen + kChunkKeys - 1) / kChunkKeys);
+    if (tile.first_part < 0) {
+      EXPECT_EQ(tile.first_chunk, 0);
+      EXPECT_EQ(tile.end_chunk, tile.chunks);
+    } else {
+      EXPECT_GT(tile.chunks, 1);
+      EXPECT_EQ(tile.end_chunk, tile.first_chunk + 1);
+      EXPECT_LE(tile.first_part + tile.chunks, most_parts);
+      EXPECT_TRUE(parts.emplace(tile.first_part + tile.first_chunk, tile.first_segment).second);
+    }
+    chunks_of[tile.first_segment] += tile.end_chunk - tile.first_chunk;
+  }
+  for (int32_t t = 0; t < table.tiles(); ++t)
+    EXPECT_EQ(chunks_of[table.Tile(t).first_segment], table.Tile(t).chunks);
+  EXPECT_EQ(parts.empty() ? 0 : parts.rbegin()->first + 1, std::ssize(parts));
+}
+
+void CheckTable(const PassPlan& plan, const AttentionLimits& limits,
+                int32_t most_parts = kMostParts) {
+  const Table table(plan, limits, most_parts);
+  CheckChunks(table, most_parts);
   ASSERT_LE(table.tiles(), table.layout().max_tiles);
   std::map<int32_t, std::vector<int32_t>> seen;
   int32_t stages_before = INT32_MAX;
   for (int32_t t = 0; t < table.tiles(); ++t) {
     const DeviceTile tile = table.Tile(t);
+    EXPECT_LE(StagesOf(table, tile), stages_before);
+    stages_before = StagesOf(table, tile);
+    if (tile.first_chunk > 0) continue;
     int32_t rows = 0;
     for (int32_t s = 0; s < tile.segment_count; ++s) {
-      ASSERT_LT(tile.first_segment + s, table.layout().max_tiles);
+      ASSERT_LT(tile.first_segment + s, table.layout().max_segments);
       const DeviceSegment segment = table.Segment(tile.first_segment + s);
       EXPECT_EQ(segment.tile_row, rows);
       rows += segment.rows;
@@ -110,8 +149,6 @@ void CheckTable(const PassPlan& plan, const AttentionLimits& limits) {
     EXPECT_EQ(rows, tile.rows);
     EXPECT_GE(rows, 1);
     EXPECT_LE(rows, kTileRows);
-    EXPECT_LE(StagesOf(table, tile), stages_before);
-    stages_before = StagesOf(table, tile);
   }
   EXPECT_EQ(seen, WantedRows(plan));
 }
@@ -120,7 +157,7 @@ void CheckTable(const PassPlan& plan, const AttentionLimits& limits) {
 void CheckTables(const PassPlan& plan) {
   const AttentionLimits needed = LimitsOf(plan);
   CheckTable(plan, needed);
-  CheckTable(plan, {needed.rows + 5, needed.runs + 3, needed.spans + 1});
+  CheckTable(plan, {needed.rows + 5, needed.runs + 3, needed.spans + 1, true});
 }
 
 AttentionBatch Branches(int32_t prefix_rows, const std::vector<int32_t>& branches) {
@@ -172,9 +209,60 @@ TEST(AttentionTablesDeathTest, RefuseSpansThatAreTooShort) {
 TEST(AttentionTables, PutShortBranchesOfALongPrefixTogether) {
   const AttentionBatch batch = Branches(1024, std::vector<int32_t>(24, 2));
   const Table table(batch.Plan(), LimitsOf(batch.Plan()));
-  ASSERT_EQ(table.tiles(), 1024 / kTileRows + 24 * 2 / kTileRows);
-  EXPECT_EQ(table.Tile(0).segment_count, 8);
-  EXPECT_EQ(table.Tile(0).shared_blocks, 1024 / kBlockKeys);
+  // Half of the prefix's tiles have one chunk, half have two, those of the branches three.
+  ASSERT_EQ(table.tiles(), 32 + 32 * 2 + 24 * 2 / kTileRows * 3);
+  for (int32_t t = 0; t < table.tiles(); ++t) {
+    const DeviceTile tile = table.Tile(t);
+    if (tile.chunks < 3) continue;
+    EXPECT_EQ(tile.segment_count, 8);
+    EXPECT_EQ(tile.shared_blocks, 1024 / kBlockKeys);
+  }
+}
+
+// The plan of a question about `cached` rows.
+struct Question {
+  Question(int32_t cached, int32_t rows) {
+    batch.AddRun(batch.AddRun({}, cached), rows);
+    run = batch.runs.back();
+  }
+  PassPlan Plan() const {
+    PassPlan plan = batch.Plan();
+    plan.runs = {&run, 1};
+    return plan;
+  }
+  AttentionBatch batch;
+  AttentionRun run;
+};
+
+TEST(AttentionTables, CutTilesIntoChunksWhereARowSeesMoreThanOne) {
+  for (const int32_t seen : {1, kChunkKeys - 1, kChunkKeys}) {
+    const Question question(seen - 1, 1);
+    EXPECT_FALSE(LimitsOf(question.Plan()).chunks) << seen;
+    EXPECT_EQ(Table(question.Plan(), LimitsOf(question.Plan())).tiles(), 1) << seen;
+  }
+  for (const int32_t chunks : {2, 3, 16}) {
+    for (const int32_t seen : {(chunks - 1) * kChunkKeys + 1, chunks * kChunkKeys}) {
+      const Question question(seen - 1, 1);
+      EXPECT_TRUE(LimitsOf(question.Plan()).chunks);
+      EXPECT_EQ(Table(question.Plan(), LimitsOf(question.Plan())).tiles(), chunks) << seen;
+    }
+  }
+  // Three tiles, the first of which ends where the second chunk begins.
+  const Question question(kChunkKeys - 16, 40);
+  EXPECT_EQ(Table(question.Plan(), LimitsOf(question.Plan())).tiles(), 1 + 2 + 2);
+  for (const int32_t most_parts : {0, 1, 2, 3, kMostParts}) {
+    CheckTable(question.Plan(), LimitsOf(question.Plan()), most_parts);
+    const Table table(question.Plan(), LimitsOf(question.Plan()), most_parts);
+    EXPECT_EQ(table.tiles(), 3 + std::min(2, most_parts / 2)) << most_parts;
+  }
+}
+
+TEST(AttentionTables, KeepTilesWholeWhenThereAreNoPartsLeft) {
+  const AttentionBatch batch = Branches(4000, {});
+  CheckTables(batch.Plan());
+  const Table table(batch.Plan(), LimitsOf(batch.Plan()));
+  EXPECT_LE(table.tiles(), 250 + kMostParts);
+  EXPECT_GT(table.tiles(), 250 + kMostParts / 2);
 }
 
 // Their own keys would be fetched one branch after the other.

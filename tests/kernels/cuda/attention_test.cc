@@ -1,6 +1,8 @@
 // The attention kernels on an emulated device: the tensor-core one and the simple one against sums in double, in several orders of
 // threads; and what attention.h promises about a row's independence of all others.
 // SPDX-License-Identifier: Apache-2.0
+#include "kernels/cuda/attention.h"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -8,7 +10,6 @@
 #include <limits>
 
 #include "kernels/bfloat16.h"
-#include "kernels/cuda/attention.h"
 #include "kernels/cuda/launch.h"
 #include "tests/kernels/attention_batch.h"
 #include "tests/kernels/compare.h"
@@ -83,7 +84,8 @@ struct Inputs {
 // Rows of the store that no row of the batch fills are NaN. `plan`: some of the batch's runs, as its rows.
 std::vector<float> Attend(Inputs& in, const PassPlan& plan, Way way,
                           Encoding store_encoding = Encoding::kBfloat16,
-                          Encoding out_encoding = Encoding::kFloat32, int32_t room = 0) {
+                          Encoding out_encoding = Encoding::kFloat32, int32_t room = 0,
+                          int32_t most_parts = kMostParts) {
   const AttentionShape& shape = in.shape;
   const int32_t rows = in.batch.rows(), store_rows = in.batch.store_rows() + 3;
   std::vector<float> keys(static_cast<size_t>(store_rows * shape.kv_cols()), std::nanf(""));
@@ -102,9 +104,9 @@ std::vector<float> Attend(Inputs& in, const PassPlan& plan, Way way,
   store.values = Encoded(values, store_encoding);
 
   AttentionLimits limits = LimitsOf(plan);
-  limits = {limits.rows + room, limits.runs + room, limits.spans + room};
+  limits = {limits.rows + room, limits.runs + room, limits.spans + room, limits.chunks || room > 0};
   std::vector<int32_t> table(static_cast<size_t>(AttentionLayout(limits).words), -1);
-  AttentionTables().Write(plan, limits, table);
+  AttentionTables(most_parts).Write(plan, limits, table);
   const auto device_table = OnDevice(table);
   const auto qkv = OnDevice(in.qkv);
 
@@ -117,6 +119,8 @@ std::vector<float> Attend(Inputs& in, const PassPlan& plan, Way way,
   out.values = Encoded(std::vector<float>(size, 7), out_encoding);
   const DeviceArray<float> scratch(HasScales(out_encoding) ? rows * out.cols : 0);
   out.scales = DeviceArray<float>(HasScales(out_encoding) ? rows : 0);
+  const DeviceArray<std::byte> parts(AttentionPartBytes(shape, store_encoding, kMultiprocessors));
+  if (parts.data()) SYSONE_CUDA(cudaMemset(parts.data(), 0, parts.bytes()));
   const AttentionCall call{.shape = shape,
                            .qkv = qkv.data(),
                            .store = &store,
@@ -124,12 +128,18 @@ std::vector<float> Attend(Inputs& in, const PassPlan& plan, Way way,
                            .limits = limits,
                            .rows = rows,
                            .out = RowsOf(out),
-                           .scratch = scratch.data()};
+                           .scratch = scratch.data(),
+                           .parts = parts.data()};
   PrepareAttention();
   if (way == Way::kTensor)
     LaunchAttention(call, kMultiprocessors, nullptr);
   else
     LaunchSimpleAttention(call, kMultiprocessors, nullptr);
+  // The counts, which come first, are ready for the next launch.
+  const auto left = OnHost(parts);
+  const auto counts = std::min<size_t>(left.size(), kMostParts * sizeof(int32_t));
+  EXPECT_EQ(std::ranges::count(std::span(left).first(counts), std::byte{0}),
+            std::ssize(std::span(left).first(counts)));
   const auto got = OnHost(out.values);
   const auto scales = OnHost(out.scales);
   EXPECT_EQ(emulation::TakeFault(), "");
@@ -154,7 +164,7 @@ std::vector<double> ToDoubles(const std::vector<float>& values) {
   return {values.begin(), values.end()};
 }
 
-// In double, with what the kernels may be off by at each element.
+// Of some runs, all by default, in double, with what the kernels may be off by at each element.
 struct Wanted {
   std::vector<double> values, tolerances;
 };
@@ -163,7 +173,7 @@ struct Wanted {
 // 2^-22 of exp2 and by as much for each block of 16 that rescales it; summing n of them adds kLambda √n roundings. Such errors are
 // relative to a weight, so they move the result by at most themselves times Σ w |v - result|. On tensor cores weights are rounded
 // to bfloat16, each by up to 2^-8 of itself, which adds up like a random walk (see kLambda), but to no more than the worst case.
-Wanted WantedOf(Inputs& in, Way way) {
+Wanted WantedOf(Inputs& in, Way way, std::span<const AttentionRun> runs = {}) {
   const AttentionShape& shape = in.shape;
   const int32_t dim = shape.head_dim, group = shape.heads / shape.kv_heads;
   Wanted wanted;
@@ -172,7 +182,8 @@ Wanted WantedOf(Inputs& in, Way way) {
   std::vector<int32_t> batch_row_of(static_cast<size_t>(in.batch.store_rows()));
   for (int32_t r = 0; r < in.batch.rows(); ++r)
     batch_row_of[static_cast<size_t>(in.batch.kv_rows[static_cast<size_t>(r)])] = r;
-  for (const AttentionRun& run : in.batch.runs) {
+  for (const AttentionRun& run :
+       runs.empty() ? std::span<const AttentionRun>(in.batch.runs) : runs) {
     std::vector<int32_t> seen;  // by position, as rows of the batch
     for (int32_t s = run.first_span; s < run.first_span + run.span_count; ++s)
       for (int32_t i = 0; i < in.batch.spans[static_cast<size_t>(s)].count; ++i)
@@ -271,6 +282,48 @@ TEST_P(CudaAttention, AgreesOverLengthsAroundBlocksTilesAndStages) {
     Check(Shape(1, 1, 16), OneRun(rows));
 }
 
+// Rows behind others that are in the store already.
+struct Cached {
+  Cached(int32_t cached, const std::vector<int32_t>& branches) {
+    const auto prefix = batch.AddRun({}, cached);
+    for (const int32_t rows : branches) batch.AddRun(prefix, rows);
+  }
+  // Of the branches alone.
+  PassPlan Plan() const {
+    PassPlan plan = batch.Plan();
+    plan.runs = plan.runs.subspan(1);
+    return plan;
+  }
+  AttentionBatch batch;
+};
+
+void CheckCached(const AttentionShape& shape, const Cached& cached) {
+  Inputs in(shape, cached.batch, static_cast<uint32_t>(cached.batch.rows()));
+  const PassPlan plan = cached.Plan();
+  for (const Way way : {Way::kTensor, Way::kSimple}) {
+    SCOPED_TRACE(way == Way::kTensor ? "tensor cores" : "simple");
+    const auto first = static_cast<size_t>(plan.runs.front().first_row * shape.q_cols());
+    const Wanted wanted = WantedOf(in, way, plan.runs);
+    const auto got = Attend(in, plan, way);
+    EXPECT_TRUE(Within(std::span(got).subspan(first), std::span(wanted.values).subspan(first),
+                       std::span(wanted.tolerances).subspan(first)));
+    if (way == Way::kSimple) continue;
+    for (const int32_t most_parts : {0, 4})
+      EXPECT_TRUE(SameBits(
+          Attend(in, plan, way, Encoding::kBfloat16, Encoding::kFloat32, 0, most_parts), got))
+          << most_parts << " parts";
+  }
+}
+
+TEST_P(CudaAttention, AgreesOverChunksOfCachedPositions) {
+  CheckCached(Shape(1, 2, 16), Cached(kChunkKeys - 1, {18}));
+  CheckCached(Shape(2, 1, 16), Cached(2 * kChunkKeys, {1}));
+  // Branches that are attended together and end in two chunks, all over the store.
+  Cached cached(2 * kChunkKeys - 2, {2, 5, 1});
+  cached.batch.Scatter(5);
+  CheckCached(Shape(1, 3, 16), cached);
+}
+
 TEST_P(CudaAttention, AgreesForBranchesOverOnePrefix) {
   for (const int32_t prefix : {5, 64, 70}) {
     AttentionBatch batch = Branches(prefix, {1, 5, 20, 2, 1});
@@ -298,6 +351,15 @@ INSTANTIATE_TEST_SUITE_P(Orders, CudaAttention, ::testing::ValuesIn([] {
                            return name;
                          });
 
+TEST(CudaAttentionParts, TakeMemoryForEveryHeadAndBlock) {
+  const AttentionShape shape = Shape(2, 3, 16);
+  const int64_t bytes = AttentionPartBytes(shape, Encoding::kBfloat16, kMultiprocessors);
+  // Slots of 32 queries of 64 columns and two numbers, for four items of heads, and two for each of two blocks a multiprocessor.
+  const int64_t slots = kMostParts * 4 + 2 * 2 * kMultiprocessors;
+  EXPECT_EQ(bytes, kMostParts * 4 * 4 + slots * 32 * (64 + 2) * 4);
+  EXPECT_EQ(AttentionPartBytes(shape, Encoding::kFloat32, kMultiprocessors), 0);
+}
+
 // All that a row's result is made of, for both ways.
 class CudaAttentionRow : public ::testing::TestWithParam<Way> {
  protected:
@@ -324,6 +386,30 @@ TEST_P(CudaAttentionRow, HasTheSameBitsAloneAndInABatch) {
           << "row " << alone.first_row;
     }
   }
+}
+
+TEST_P(CudaAttentionRow, HasTheSameBitsAloneAndInABatchOverSeveralChunks) {
+  const Cached cached(kChunkKeys - 20, {30, 5, 21});
+  Inputs in(Shape(1, 2, 16), cached.batch);
+  const auto together = Attend(in, cached.Plan(), way());
+  int32_t count = 0;
+  for (const AttentionRun& run : cached.Plan().runs) {
+    for (int32_t r = 0; r < run.rows; r += 4, ++count) {
+      AttentionRun alone = run;
+      alone.first_row += r;
+      alone.first_position += r;
+      alone.rows = std::min(2, run.rows - r);
+      PassPlan plan = in.batch.Plan();
+      plan.runs = {&alone, 1};
+      const auto got = Attend(in, plan, way());
+      const auto first = static_cast<size_t>(alone.first_row * in.shape.q_cols());
+      const auto cols = static_cast<size_t>(alone.rows * in.shape.q_cols());
+      EXPECT_TRUE(
+          SameBits(std::span(got).subspan(first, cols), std::span(together).subspan(first, cols)))
+          << "row " << alone.first_row;
+    }
+  }
+  EXPECT_GT(count, 10);
 }
 
 TEST_P(CudaAttentionRow, HasTheSameBitsWhereverItsKeysLieAndHoweverLargeTheTableIs) {

@@ -99,16 +99,16 @@ TEST_F(CudaBackends, WhatDoesNotFitIsNotReadAndTheErrorHasTheFigures) {
 TEST_F(CudaBackends, KeysAndValuesMayTakeWhatIsLeft) {
   const auto backend = Make();
   const AttentionShape shape{4, 2, 64, 1};
-  const int64_t before = backend->KvMemoryLeft();
+  const int64_t before = backend->KvMemoryLeft(shape);
   const auto some = backend->NewTensor(1 << 20, 32);  // 128 MiB
-  const int64_t left = backend->KvMemoryLeft();
+  const int64_t left = backend->KvMemoryLeft(shape);
   EXPECT_EQ(before - left, int64_t{128} << 20);
   EXPECT_EQ(backend->KvRowBytes(shape), 2 * 2 * 64 * 2);
   const int64_t rows = left / 4 / backend->KvRowBytes(shape);
   std::vector<std::unique_ptr<KvStore>> layers;
   for (int layer = 0; layer < 4; ++layer) layers.push_back(backend->NewKvStore(rows, shape));
   EXPECT_TRUE(backend->MemoryStatus().ok()) << backend->MemoryStatus().message();
-  EXPECT_LT(backend->KvMemoryLeft(), int64_t{1} << 20);
+  EXPECT_LT(backend->KvMemoryLeft(shape), int64_t{1} << 20);
 }
 
 TEST_F(CudaBackends, PassesGrowToSizesThatAreKeptReady) {
