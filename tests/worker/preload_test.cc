@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 
@@ -100,6 +101,17 @@ TEST_F(PreloadTest, WritesAlsoWhatWasNotTunedIfAsked) {
   ChoosingBackend backend;
   Start(backend, Options(false, true));
   EXPECT_NE(File(), "");
+}
+
+TEST_F(PreloadTest, AFileThatSaysTheSameAlreadyIsLeftAlone) {
+  ChoosingBackend first, later;
+  Start(first, Options(true, true));
+  ASSERT_NE(File(), "");
+  const auto long_ago = fs::file_time_type::clock::now() - std::chrono::hours(24);
+  fs::last_write_time(File(), long_ago);
+  const auto before = fs::last_write_time(File());
+  Start(later, Options(false, true));
+  EXPECT_EQ(fs::last_write_time(File()), before);
 }
 
 TEST_F(PreloadTest, AFileThatIsOfNoUseIsIgnoredAndWrittenAnew) {
