@@ -106,10 +106,18 @@ struct PassPlan {
 
 // All that differs between passes of one size: host memory of the caller, valid until RunPass returns.
 struct PassInputs {
-  std::span<const TokenId> tokens;     // [rows]
-  PassPlan plan;                       // of all rows
-  std::span<const int32_t> read_rows;  // [reads] rows of the pass
-  PassPlan read_plan;                  // of the reads; no kv_rows
+  std::span<const TokenId> tokens;       // [rows]
+  PassPlan plan;                         // of all rows
+  std::span<const int32_t> read_rows;    // [reads] rows of the pass
+  PassPlan read_plan;                    // of the reads; no kv_rows
+  std::span<const int32_t> label_reads;  // [labels] the read at which each label's logit is wanted
+  std::span<const TokenId> label_ids;    // [labels]
+};
+
+// What a pass gives: host memory of the caller that its read-outs fill (LabelLogits, Download). There when RunPass returns.
+struct PassResults {
+  std::span<float> label_logits;  // [labels]
+  std::span<float> states;        // [reads, cols]
 };
 
 // Passes that a backend keeps ready to be run again with other inputs. Of one model: what RunPass runs with it is always the
@@ -174,19 +182,30 @@ class Backend {
   virtual Status MemoryStatus() const { return {}; }
 
   // --- A pass as a whole. ---------------------------------------------------------------------------------------------
-  // How many rows, or reads, a pass that needs `count` is to have: at least that many. A backend that keeps passes ready for
-  // some sizes asks for the next of those. A row that nobody needs has kNoToken, position 0 and kv_row kNoKvRow and is in no
-  // run; a read that nobody needs reads row 0, has position 0 and is in no run.
+  // How many rows, reads, or labels of so many reads, a pass that needs `count` is to have: at least that many. A backend that
+  // keeps passes ready for some sizes asks for the next of those. A row that nobody needs has kNoToken, position 0 and kv_row
+  // kNoKvRow and is in no run; a read that nobody needs reads row 0, has position 0 and is in no run; a label that nobody needs is
+  // kNoToken at read 0.
   virtual int32_t PassRows(int32_t count) const { return count; }
   virtual int32_t PassReads(int32_t count) const { return count; }
-  // Null where nothing is kept.
-  virtual std::unique_ptr<RecordedPasses> NewRecordedPasses() { return nullptr; }
-  // Runs `operations`: calls of this backend that use the inputs, and nothing else that lies in host memory. Whether they are
-  // called, or are repeated as they were called for an earlier pass of as many rows and reads, is the backend's affair.
+  virtual int32_t PassLabels(int32_t count, int32_t reads) const {
+    static_cast<void>(reads);
+    return count;
+  }
+  // Null where nothing is kept. `everyone`: asked once for each pass that was to be recorded, with whether it was; tells whether
+  // all ranks have it. If not, nobody keeps it, because what one rank repeats as a whole and another one calls operation by
+  // operation need not fit together.
+  virtual std::unique_ptr<RecordedPasses> NewRecordedPasses(std::function<bool(bool)> everyone) {
+    static_cast<void>(everyone);
+    return nullptr;
+  }
+  // Runs `operations`: calls of this backend that use the inputs and fill the results, each once and as a whole, and use nothing
+  // else that lies in host memory. Whether they are called, or are repeated as they were called for an earlier pass of as many
+  // rows, reads and labels, is the backend's affair. Results are waited for once, at the end; without any, nothing is.
   // `recorded`: of NewRecordedPasses.
-  virtual void RunPass(const PassInputs& inputs, RecordedPasses* recorded,
-                       const std::function<void()>& operations) {
-    static_cast<void>(inputs), static_cast<void>(recorded);
+  virtual void RunPass(const PassInputs& inputs, const PassResults& results,
+                       RecordedPasses* recorded, const std::function<void()>& operations) {
+    static_cast<void>(inputs), static_cast<void>(results), static_cast<void>(recorded);
     operations();
   }
 
@@ -247,7 +266,7 @@ class Backend {
   virtual void FinalNorm(const Tensor& x, const Vector& weight, float eps, int32_t rows,
                          Tensor& out) = 0;
 
-  // --- Read-out, into host memory. ------------------------------------------------------------------------------------
+  // --- Read-out, into host memory: there when the call returns, or where it is of the results of a pass, when that is over. ---
   // out[i] = x[row_of[i]] · head[ids[i]]; 0 for kNoToken
   virtual void LabelLogits(const Tensor& x, const Table& head, std::span<const int32_t> row_of,
                            std::span<const TokenId> ids, std::span<float> out) = 0;

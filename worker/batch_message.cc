@@ -92,7 +92,7 @@ Result<BatchMessage> ReadBatch(std::span<const std::byte> bytes) {
   if (bytes.size() < sizeof header)
     return Error(Code::kCorrupt, "a batch of %zu bytes", bytes.size());
   std::memcpy(&header, bytes.data(), sizeof header);
-  if (header.magic != kMagic || header.kind < BatchKind::kRows || header.kind > BatchKind::kEnd)
+  if (header.magic != kMagic || header.kind < BatchKind::kPass || header.kind > BatchKind::kEnd)
     return Error(Code::kCorrupt, "no batch: it begins with %08x", header.magic);
   Parts parts(bytes.subspan(sizeof header));
   BatchMessage message;

@@ -1,5 +1,4 @@
-// What rank 0 tells the other ranks of its group, once a step: the rows of a pass, or states to be read out, or that it is the
-// end. All that they need is in it; they have no arena, no cache index and no queue.
+// What rank 0 tells the other ranks of its group, once a step: a pass with what is read out in it, or that it is the end. All that they need is in it; they have no arena, no cache index and no queue.
 //
 //   header │ tokens │ positions │ kv rows │ read rows │ runs │ spans │ label ids │ label states │ states (floats)
 //
@@ -18,16 +17,16 @@
 
 namespace sysone {
 
-// A pass's rows to be computed, states to be read out, nothing more to come.
-enum class BatchKind : uint32_t { kRows = 1, kReads = 2, kEnd = 3 };
+// A pass, or nothing more to come.
+enum class BatchKind : uint32_t { kPass = 1, kEnd = 2 };
 
-// Views into a message. Of the kind's own part; the others are empty.
+// Views into a message.
 struct BatchMessage {
   BatchKind kind = BatchKind::kEnd;
   uint64_t number = 0;  // of the step, from 1
   BatchRows rows;
   BatchReads reads;
-  std::span<const float> states;  // [reads.states, hidden]
+  std::span<const float> states;  // [stored ones, hidden]: those of `reads` behind the rows' own
 };
 
 // Replaces `bytes` by the message.

@@ -10,6 +10,7 @@
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/device_facts.h"
 #include "worker/comm/nccl_collective.h"
+#include "worker/comm/watched_rank.h"
 #include "worker/devices.h"
 
 namespace sysone {
@@ -69,12 +70,13 @@ Status CheckSum(Collective& ranks, Backend& backend) {
 Result<std::unique_ptr<Collective>> JoinDevices(std::unique_ptr<Collective> ranks,
                                                 const ServeOptions& options, LocalPlace place,
                                                 Backend& backend) {
-  if (ranks->size() == 1) return ranks;
+  const auto stuck_after_us = static_cast<int64_t>(options.stuck_after_s * 1e6);
+  if (ranks->size() == 1) return WatchRank(std::move(ranks), stuck_after_us);
   const int visible = VisibleCudaDevices();
   SYSONE_ASSIGN_OR_RETURN(const int device, DeviceOf(options, place, visible));
   const CudaDeviceFacts facts = FactsOfCudaDevice(device);
   NcclOptions nccl;
-  nccl.stuck_after_us = static_cast<int64_t>(options.stuck_after_s * 1e6);
+  nccl.stuck_after_us = stuck_after_us;
   SYSONE_ASSIGN_OR_RETURN(auto joined, JoinNccl(std::move(ranks),
                                                 {backend.Queue(), facts.name, facts.pci_bus_id,
                                                  Machine(), HostName(), ReachText(device, visible)},

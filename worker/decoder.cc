@@ -11,6 +11,9 @@
 namespace sysone {
 namespace {
 
+// As a collective of devices names it.
+constexpr char kStep[] = "a pass of rows";
+
 Result<std::unique_ptr<LayerPart>> LoadMixer(MixerKind kind, const PartSource& source) {
   switch (kind) {
     case MixerKind::kAttention:
@@ -84,11 +87,19 @@ Result<std::unique_ptr<Decoder>> Decoder::Load(Backend& backend, const ModelConf
   }
   decoder->work_ = MakeWorkspace(backend, config, decoder->shard_, limits);
   decoder->shapes_.assign(config.layers.size(), ShardAttention(config, decoder->shard_));
-  decoder->recorded_ = backend.NewRecordedPasses();
+  decoder->RecordAnew();
   if (limits.kv_rows != kKvRowsLater)
     decoder->MakeKvStores(limits.kv_rows > 0 ? limits.kv_rows : limits.max_rows);
   SYSONE_RETURN_IF_ERROR(backend.MemoryStatus());
   return decoder;
+}
+
+void Decoder::RecordAnew() {
+  recorded_ = backend_.NewRecordedPasses([this](bool own) {
+    std::vector<uint64_t> all(static_cast<size_t>(ranks_.size()));
+    ranks_.AllGather(own, all);
+    return std::ranges::count(all, 0u) == 0;
+  });
 }
 
 void Decoder::MakeKvStores(int32_t rows) {
@@ -111,17 +122,21 @@ Status Decoder::LoadTables(const ModelConfig& config, const TensorIndex& tensors
   return {};
 }
 
-void Decoder::FindOwn(std::span<const TokenId> ids) {
-  ids_.resize(ids.size());
-  for (size_t i = 0; i < ids.size(); ++i) {
-    const TokenId id = ids[i];
-    if (id == kNoToken) {
-      ids_[i] = kNoToken;
-      continue;
-    }
-    SYSONE_CHECK(id >= 0 && id < vocabulary_, "token %d of %d", id, vocabulary_);
-    const bool own = id >= shard_.vocabulary.begin && id < shard_.vocabulary.end;
-    ids_[i] = own ? id - shard_.vocabulary.begin : kNoToken;
+TokenId Decoder::Own(TokenId id) const {
+  if (id == kNoToken) return kNoToken;
+  SYSONE_CHECK(id >= 0 && id < vocabulary_, "token %d of %d", id, vocabulary_);
+  const bool own = id >= shard_.vocabulary.begin && id < shard_.vocabulary.end;
+  return own ? id - shard_.vocabulary.begin : kNoToken;
+}
+
+void Decoder::FindLabels(const BatchReads& reads, int32_t first, int32_t count) {
+  label_reads_.assign(reads.label_ids.size(), 0);
+  label_ids_.assign(reads.label_ids.size(), kNoToken);
+  for (size_t i = 0; i < label_ids_.size(); ++i) {
+    const int32_t read = reads.label_states[i] - first;
+    if (read < 0 || read >= count) continue;
+    label_reads_[i] = read;
+    label_ids_[i] = Own(reads.label_ids[i]);
   }
 }
 
@@ -156,39 +171,88 @@ void Decoder::RunLayers(const PassInputs& inputs) {
   if (observe_) backend_.SelectRows(*work_.x, inputs.read_rows, *work_.read_x);
 }
 
-void Decoder::Compute(const BatchRows& batch, std::span<float> states) {
-  const int32_t rows = batch.plan.rows();
-  const auto reads = static_cast<int32_t>(batch.read_rows.size());
-  SYSONE_CHECK(rows <= limits_.max_rows, "a pass of %d rows exceeds the buffers' %d", rows,
-               limits_.max_rows);
-  SYSONE_CHECK(reads <= limits_.max_reads, "a pass of %d reads exceeds the buffers' %d", reads,
+void Decoder::Run(const BatchRows& rows, const BatchReads& reads, std::span<float> states,
+                  std::span<float> label_logits, std::span<HeadSummary> summaries) {
+  const auto computed = static_cast<int32_t>(rows.read_rows.size());
+  SYSONE_CHECK(rows.plan.rows() <= limits_.max_rows, "a pass of %d rows exceeds the buffers' %d",
+               rows.plan.rows(), limits_.max_rows);
+  SYSONE_CHECK(reads.states <= limits_.max_reads, "%d states exceed the buffers' %d", reads.states,
                limits_.max_reads);
-  reads_.Build(batch.plan, batch.read_rows);
-  FindOwn(batch.tokens);
-  const PassInputs own{ids_, batch.plan, batch.read_rows, reads_.plan()};
+  ranks_.BeginStep(++passes_, kStep, rows.plan.rows());
+  const std::span<float> logits = label_logits.first(reads.label_ids.size());
+  if (rows.plan.rows() > 0) {
+    RunRows(rows, reads, states, logits);
+    if (reads.summarize_head) Summarize(summaries.first(rows.read_rows.size()));
+  }
+  if (reads.states > computed) {
+    ReadStored(reads, computed, states, logits);
+    if (reads.summarize_head)
+      Summarize(
+          summaries.subspan(rows.read_rows.size(), static_cast<size_t>(reads.states - computed)));
+  }
+  ranks_.AllReduceSum(logits);
+  ranks_.EndStep();
+}
+
+void Decoder::RunRows(const BatchRows& rows, const BatchReads& reads, std::span<float> states,
+                      std::span<float> label_logits) {
+  const auto computed = static_cast<int32_t>(rows.read_rows.size());
+  const auto hidden = static_cast<size_t>(hidden_);
+  tokens_.resize(rows.tokens.size());
+  std::ranges::transform(rows.tokens, tokens_.begin(), [this](TokenId id) { return Own(id); });
+  reads_.Build(rows.plan, rows.read_rows);
+  FindLabels(reads, 0, computed);
+  PassInputs own{tokens_, rows.plan, rows.read_rows, reads_.plan(), {}, {}};
+  PassResults results;
+  if (computed > 0) {
+    own.label_reads = label_reads_;
+    own.label_ids = label_ids_;
+    results = {label_logits, states.first(rows.read_rows.size() * hidden)};
+  }
+  const auto run = [this](const PassInputs& inputs, const PassResults& to) {
+    RunLayers(inputs);
+    const int32_t count = inputs.read_plan.rows();
+    if (count == 0) return;
+    ReadOut(count, inputs.label_reads, inputs.label_ids, to.label_logits);
+    backend_.Download(*work_.read_x, count, to.states);
+  };
   if (observe_) {
     // Looks at every layer from the host, which no pass that is run as a whole allows.
     if (embedding_) EmbedStored(own.tokens);
-    RunLayers(own);
-  } else {
-    const PassInputs inputs = padded_.Pad(own, backend_.PassRows(rows), backend_.PassReads(reads));
-    if (embedding_) EmbedStored(inputs.tokens);
-    backend_.RunPass(inputs, recorded_.get(), [&] { RunLayers(inputs); });
+    return run(own, results);
   }
-  backend_.Download(*work_.read_x, reads, states);
+  const int32_t padded_reads = backend_.PassReads(computed);
+  const PassInputs inputs =
+      padded_.Pad(own, backend_.PassRows(rows.plan.rows()), padded_reads,
+                  backend_.PassLabels(static_cast<int32_t>(own.label_ids.size()), padded_reads));
+  const PassResults room =
+      padded_.Room(results, inputs.label_ids.size(), static_cast<size_t>(padded_reads) * hidden);
+  if (embedding_) EmbedStored(inputs.tokens);
+  backend_.RunPass(inputs, room, recorded_.get(), [&] { run(inputs, room); });
+  padded_.Return(room, results);
 }
 
-void Decoder::ReadOut(const BatchReads& batch, std::span<const float> states,
-                      std::span<float> label_logits, std::span<HeadSummary> summaries) {
-  const int32_t count = batch.states;
-  SYSONE_CHECK(count <= limits_.max_reads, "%d states exceed the buffers' %d", count,
-               limits_.max_reads);
-  backend_.Upload(states, count, *work_.read_x);
+void Decoder::ReadStored(const BatchReads& reads, int32_t first, std::span<const float> states,
+                         std::span<float> label_logits) {
+  const int32_t count = reads.states - first;
+  const auto floats = static_cast<size_t>(hidden_);
+  backend_.Upload(states.subspan(static_cast<size_t>(first) * floats), count, *work_.read_x);
+  FindLabels(reads, first, count);
+  stored_logits_.resize(label_logits.size());
+  ReadOut(count, label_reads_, label_ids_, stored_logits_);
+  for (size_t i = 0; i < label_logits.size(); ++i)
+    if (reads.label_states[i] >= first) label_logits[i] = stored_logits_[i];
+}
+
+void Decoder::ReadOut(int32_t count, std::span<const int32_t> label_reads,
+                      std::span<const TokenId> label_ids, std::span<float> label_logits) {
   backend_.FinalNorm(*work_.read_x, *final_norm_, norm_eps_, count, *work_.read_normed);
-  FindOwn(batch.label_ids);
-  backend_.LabelLogits(*work_.read_normed, *head_, batch.label_states, ids_, label_logits);
-  ranks_.AllReduceSum(label_logits.first(ids_.size()));
-  if (!batch.summarize_head) return;
+  backend_.LabelLogits(*work_.read_normed, *head_, label_reads, label_ids, label_logits);
+}
+
+void Decoder::Summarize(std::span<HeadSummary> summaries) {
+  const auto count = static_cast<int32_t>(summaries.size());
+  if (count == 0) return;
   backend_.SummarizeHead(*work_.read_normed, *head_, count, summaries);
   if (ranks_.size() > 1) SummarizeOverRanks(count, summaries);
 }
@@ -235,8 +299,7 @@ void Decoder::Forward(const Pass& pass, std::span<float> label_logits,
                       std::span<HeadSummary> summaries) {
   SYSONE_CHECK(pass.stored_blocks().empty(), "Forward has no stored states");
   states_.resize(static_cast<size_t>(pass.states()) * static_cast<size_t>(hidden_));
-  Compute(pass, states_);
-  ReadOut(pass, states_, label_logits, summaries);
+  Run(pass, states_, label_logits, summaries);
 }
 
 }  // namespace sysone

@@ -96,23 +96,23 @@ class Decoder final : public PassModel {
   // Once, before the first pass, and only with kKvRowsLater.
   void MakeKvStores(int32_t rows);
 
+  // Forgets the passes that the backend keeps ready. All ranks, between the same two passes: after something that only some of
+  // them would forget theirs for.
+  void RecordAnew();
+
   int32_t hidden() const override { return hidden_; }
-  void Compute(const Pass& pass, std::span<float> states) override {
-    Compute(pass.batch_rows(), states);
+  void Run(const Pass& pass, std::span<float> states, std::span<float> label_logits,
+           std::span<HeadSummary> summaries) override {
+    Run(pass.batch_rows(), pass.batch_reads(), states, label_logits, summaries);
   }
-  void ReadOut(const Pass& pass, std::span<const float> states, std::span<float> label_logits,
-               std::span<HeadSummary> summaries) override {
-    ReadOut(pass.batch_reads(), states, label_logits, summaries);
-  }
-  // The same for batches that are not this process's own.
-  void Compute(const BatchRows& batch, std::span<float> states);
-  void ReadOut(const BatchReads& batch, std::span<const float> states,
-               std::span<float> label_logits, std::span<HeadSummary> summaries);
-  // Both for a pass whose states are all its own.
+  // The same for a batch that is not this process's own.
+  void Run(const BatchRows& rows, const BatchReads& reads, std::span<float> states,
+           std::span<float> label_logits, std::span<HeadSummary> summaries);
+  // The same for a pass whose states are all its own, and wanted by nobody.
   void Forward(const Pass& pass, std::span<float> label_logits, std::span<HeadSummary> summaries);
 
   // For tests: the residual stream after each layer goes to `observe` (layer, x [rows, hidden])
-  // during Compute, which then computes all rows of the last layer, too.
+  // during Run, which then computes all rows of the last layer, too.
   void ObserveLayers(std::function<void(size_t, std::span<const float>)> observe) {
     observe_ = std::move(observe);
   }
@@ -127,8 +127,21 @@ class Decoder final : public PassModel {
         limits_(limits) {}
 
   Status LoadTables(const ModelConfig& config, const TensorIndex& tensors);
-  // ids_ = the rank's own rows of embedding and head for `ids`, of which some may be kNoToken.
-  void FindOwn(std::span<const TokenId> ids);
+  // The rank's own row of embedding and head for `id`, or kNoToken, which `id` may also be.
+  TokenId Own(TokenId id) const;
+  // label_reads_ and label_ids_ = the labels at `count` states from `first` on; the others' are kNoToken.
+  void FindLabels(const BatchReads& reads, int32_t first, int32_t count);
+  // From the rows of the pass to the logits at their states; those of stored states are 0.
+  void RunRows(const BatchRows& rows, const BatchReads& reads, std::span<float> states,
+               std::span<float> label_logits);
+  // Logits at the states from `first` on, which are stored.
+  void ReadStored(const BatchReads& reads, int32_t first, std::span<const float> states,
+                  std::span<float> label_logits);
+  // The one recipe for both: of `count` rows of read_x, which FinalNorm leaves as they are.
+  void ReadOut(int32_t count, std::span<const int32_t> label_reads,
+               std::span<const TokenId> label_ids, std::span<float> label_logits);
+  // Of the states that were read out last.
+  void Summarize(std::span<HeadSummary> summaries);
   void SummarizeOverRanks(int32_t states, std::span<HeadSummary> summaries);
 
   Backend& backend_;
@@ -146,8 +159,12 @@ class Decoder final : public PassModel {
   std::unique_ptr<Table> head_;            // also the embedding, unless that is another tensor
   std::unique_ptr<StoredRows> embedding_;  // null when it is the head
   std::vector<float> embedded_;            // [rows, hidden] from there
-  std::vector<TokenId> ids_;               // as of FindOwn
-  std::vector<float> best_, gathered_;     // of SummarizeOverRanks
+  std::vector<TokenId> tokens_;            // of the pass, as of Own
+  std::vector<int32_t> label_reads_;
+  std::vector<TokenId> label_ids_;
+  std::vector<float> stored_logits_;
+  std::vector<TokenId> ids_;            // of SummarizeOverRanks
+  std::vector<float> best_, gathered_;  // of SummarizeOverRanks
   std::unique_ptr<Vector> final_norm_;
   std::unique_ptr<RopeTable> rope_;
   std::vector<DecoderLayer> layers_;
@@ -157,6 +174,7 @@ class Decoder final : public PassModel {
   ReadPlan reads_;  // of the current pass, as padded_ is; kept for their memory
   PaddedBatch padded_;
   std::vector<float> states_;  // of Forward
+  uint64_t passes_ = 0;
   std::function<void(size_t, std::span<const float>)> observe_;
 };
 

@@ -77,7 +77,7 @@ class Pass {
   // once, the branches behind it. For warming up, tests and benches.
   void Build(std::span<const PassItem> items);
 
-  // ---- What Decoder::Compute needs. ----
+  // ---- What the layers need. ----
   BatchRows batch_rows() const { return {tokens_, plan(), read_rows_}; }
   PassPlan plan() const { return {positions_, kv_rows_, runs_, spans_}; }
   int32_t rows() const { return static_cast<int32_t>(tokens_.size()); }
@@ -85,7 +85,7 @@ class Pass {
   // Rows whose final hidden states are wanted, ascending, each once.
   std::span<const int32_t> read_rows() const { return read_rows_; }
 
-  // ---- What Decoder::ReadOut needs. States are numbered: read_rows() first, stored ones next. ----
+  // ---- What the read-out needs. States are numbered: read_rows() first, stored ones next. ----
   BatchReads batch_reads() const { return {states(), label_ids_, label_states_, summarize_head_}; }
   int32_t states() const { return static_cast<int32_t>(read_rows_.size() + stored_blocks_.size()); }
   std::span<const int32_t> stored_blocks() const { return stored_blocks_; }

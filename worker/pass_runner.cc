@@ -12,27 +12,33 @@ PassRunner::PassRunner(PassModel& model, KvCache& cache)
       kept_(static_cast<size_t>(cache.block_count()) * hidden_) {}
 
 void PassRunner::Run(const Pass& pass, const ScheduledPass& scheduled) {
-  FillStates(pass, scheduled);
+  states_.resize(static_cast<size_t>(pass.states()) * hidden_);
   logits_.resize(pass.label_ids().size());
   summaries_.resize(static_cast<size_t>(pass.states()));
-  if (pass.states() > 0) model_.ReadOut(pass, states_, logits_, summaries_);
+  // Kept ones before new ones are kept: a block has room for one.
+  TakeStored(pass);
+  model_.Run(pass, states_, logits_, summaries_);
+  KeepComputed(pass, scheduled);
 }
 
-void PassRunner::FillStates(const Pass& pass, const ScheduledPass& scheduled) {
-  const auto row = [this](std::vector<float>& rows, auto index) {
-    return rows.begin() + static_cast<ptrdiff_t>(static_cast<size_t>(index) * hidden_);
-  };
+std::vector<float>::iterator PassRunner::Row(std::vector<float>& rows, size_t index) const {
+  return rows.begin() + static_cast<ptrdiff_t>(index * hidden_);
+}
+
+void PassRunner::TakeStored(const Pass& pass) {
   const size_t computed = pass.read_rows().size();
-  states_.resize(static_cast<size_t>(pass.states()) * hidden_);
-  // Kept ones before new ones are kept: a block has room for one.
   for (size_t i = 0; i < pass.stored_blocks().size(); ++i)
-    std::copy_n(row(kept_, pass.stored_blocks()[i]), hidden_, row(states_, computed + i));
-  if (pass.rows() > 0) model_.Compute(pass, std::span(states_).first(computed * hidden_));
+    std::copy_n(Row(kept_, static_cast<size_t>(pass.stored_blocks()[i])), hidden_,
+                Row(states_, computed + i));
+}
+
+void PassRunner::KeepComputed(const Pass& pass, const ScheduledPass& scheduled) {
+  const size_t computed = pass.read_rows().size();
   for (size_t i = 0; i < scheduled.reads.size(); ++i) {
     const auto state = static_cast<size_t>(pass.read_states()[i]);
     if (state >= computed) continue;
     const KvCursor& end = scheduled.reads[i].end;
-    std::copy_n(row(states_, state), hidden_, row(kept_, end.block));
+    std::copy_n(Row(states_, state), hidden_, Row(kept_, static_cast<size_t>(end.block)));
     cache_.SetState(end);
   }
 }

@@ -18,8 +18,7 @@ class PassRunner {
  public:
   PassRunner(PassModel& model, KvCache& cache);
 
-  // Computes the pass's rows, if it has any, and reads its states out. Call before
-  // Scheduler::PassDone.
+  // Runs the pass, with its stored states, and keeps its new ones. Call before Scheduler::PassDone.
   void Run(const Pass& pass, const ScheduledPass& scheduled);
 
   // Of the last Run: one a pass.label_ids(), and one a state where the pass wants summaries.
@@ -27,7 +26,10 @@ class PassRunner {
   std::span<const HeadSummary> summaries() const { return summaries_; }
 
  private:
-  void FillStates(const Pass& pass, const ScheduledPass& scheduled);
+  // Row `index` of `rows` [, hidden].
+  std::vector<float>::iterator Row(std::vector<float>& rows, size_t index) const;
+  void TakeStored(const Pass& pass);
+  void KeepComputed(const Pass& pass, const ScheduledPass& scheduled);
 
   PassModel& model_;
   KvCache& cache_;

@@ -46,8 +46,7 @@ void RunAll(Decoder& decoder, Collective& ranks, std::span<const PassCount> coun
     Build(count, decoder.limits().max_positions, pass);
     states.resize(static_cast<size_t>(count.reads) * static_cast<size_t>(model.hidden()));
     logits.resize(static_cast<size_t>(count.reads));
-    model.Compute(pass, states);
-    model.ReadOut(pass, states, logits, {});
+    model.Run(pass, states, logits, {});
   }
   if (ranks.size() > 1) leader.End();
 }
@@ -124,6 +123,8 @@ std::string Preload(Backend& backend, Decoder& decoder, Collective& ranks,
     backend.SetTuning(false);
   }
   Share(backend, ranks);
+  // A rank with new choices records anew, and so all must.
+  if (ranks.size() > 1) decoder.RecordAnew();
   RunAll(decoder, ranks, counts);
 
   if (has_file && (options.write || options.tune)) {

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/rank_group.h"
 
+#include <algorithm>
+
 namespace sysone {
 namespace {
-
-// Steps, as a collective of devices names them.
-constexpr char kComputing[] = "a pass of rows";
-constexpr char kReading[] = "reading out states";
 
 void CompareMessages(Collective& ranks, uint64_t step, std::span<const std::byte> message) {
   // The step is each rank's own count: a message that came twice or not at all shows, too.
@@ -15,20 +13,13 @@ void CompareMessages(Collective& ranks, uint64_t step, std::span<const std::byte
 
 }  // namespace
 
-void RankLeader::Compute(const Pass& pass, std::span<float> states) {
-  Tell(BatchKind::kRows, pass.batch_rows(), {}, {});
-  ranks_.BeginStep(steps_, kComputing, pass.rows());
-  decoder_.Compute(pass.batch_rows(), states);
-  ranks_.EndStep();
-}
-
-void RankLeader::ReadOut(const Pass& pass, std::span<const float> states,
-                         std::span<float> label_logits, std::span<HeadSummary> summaries) {
-  const size_t floats = static_cast<size_t>(pass.states()) * static_cast<size_t>(hidden());
-  Tell(BatchKind::kReads, {}, pass.batch_reads(), states.first(floats));
-  ranks_.BeginStep(steps_, kReading, pass.states());
-  decoder_.ReadOut(pass.batch_reads(), states, label_logits, summaries);
-  ranks_.EndStep();
+void RankLeader::Run(const Pass& pass, std::span<float> states, std::span<float> label_logits,
+                     std::span<HeadSummary> summaries) {
+  const size_t floats = static_cast<size_t>(hidden());
+  const std::span<const float> stored =
+      states.subspan(pass.read_rows().size() * floats, pass.stored_blocks().size() * floats);
+  Tell(BatchKind::kPass, pass.batch_rows(), pass.batch_reads(), stored);
+  decoder_.Run(pass, states, label_logits, summaries);
 }
 
 void RankLeader::End() { Tell(BatchKind::kEnd, {}, {}, {}); }
@@ -54,19 +45,16 @@ void FollowLeader(Decoder& decoder, Collective& ranks) {
                  static_cast<unsigned long long>(message->number),
                  static_cast<unsigned long long>(step));
     switch (message->kind) {
-      case BatchKind::kRows:
-        states.resize(message->rows.read_rows.size() * static_cast<size_t>(decoder.hidden()));
-        ranks.BeginStep(step, kComputing, message->rows.plan.rows());
-        decoder.Compute(message->rows, states);
-        ranks.EndStep();
-        break;
-      case BatchKind::kReads:
+      case BatchKind::kPass: {
+        const size_t computed =
+            message->rows.read_rows.size() * static_cast<size_t>(decoder.hidden());
+        states.resize(computed + message->states.size());
+        std::ranges::copy(message->states, states.begin() + static_cast<ptrdiff_t>(computed));
         logits.resize(message->reads.label_ids.size());
         summaries.resize(static_cast<size_t>(message->reads.states));
-        ranks.BeginStep(step, kReading, message->reads.states);
-        decoder.ReadOut(message->reads, message->states, logits, summaries);
-        ranks.EndStep();
+        decoder.Run(message->rows, message->reads, states, logits, summaries);
         break;
+      }
       case BatchKind::kEnd:
         return;
     }

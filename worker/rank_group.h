@@ -24,9 +24,8 @@ class RankLeader final : public PassModel {
   RankLeader(Decoder& decoder, Collective& ranks) : decoder_(decoder), ranks_(ranks) {}
 
   int32_t hidden() const override { return decoder_.hidden(); }
-  void Compute(const Pass& pass, std::span<float> states) override;
-  void ReadOut(const Pass& pass, std::span<const float> states, std::span<float> label_logits,
-               std::span<HeadSummary> summaries) override;
+  void Run(const Pass& pass, std::span<float> states, std::span<float> label_logits,
+           std::span<HeadSummary> summaries) override;
   // The others' FollowLeader returns. Nothing may follow.
   void End();
 

@@ -168,8 +168,7 @@ void WarmUp(PassModel& model, const DecoderLimits& limits) {
   pass.Build({&item, 1});
   std::vector<float> state(static_cast<size_t>(model.hidden()));
   float logit = 0;
-  model.Compute(pass, state);
-  model.ReadOut(pass, state, {&logit, 1}, {});
+  model.Run(pass, state, {&logit, 1}, {});
 }
 
 // All ranks. The line says what was done, "" for nothing.

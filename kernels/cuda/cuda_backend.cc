@@ -20,6 +20,8 @@ namespace {
 // less than launching the operations one by one would.
 constexpr std::array<int32_t, 17> kPassRows = {8,   16,  24,  32,  48,  64,  80,  96, 128,
                                                160, 192, 224, 256, 320, 384, 448, 512};
+// A question has up to that many labels, usually; a label that nobody needs costs a block of threads that ends at once.
+constexpr int32_t kLabelsOfARead = 16;
 // Threads that read and encode weights; more of them wait for the copies.
 constexpr int kMostLoadingThreads = 16;
 // For what CUDA itself takes later: recorded passes, code that is loaded at its first use.
@@ -62,6 +64,7 @@ CudaBackend::CudaBackend(const BackendOptions& options, Encoding encoding, const
       budget_(options.memory_utilization, device.at_start, kReserveBytes),
       staging_(stream_),
       inputs_(stream_),
+      results_(stream_),
       loader_(stream_, std::min(options.threads > 0 ? options.threads : AllowedThreads(),
                                 kMostLoadingThreads)) {
   PrepareAttention();
@@ -201,13 +204,25 @@ int32_t CudaBackend::PassReads(int32_t count) const {
   return count <= 0 ? count : static_cast<int32_t>(std::bit_ceil(static_cast<uint32_t>(count)));
 }
 
-void CudaBackend::RunPass(const PassInputs& inputs, RecordedPasses* recorded,
-                          const std::function<void()>& operations) {
+int32_t CudaBackend::PassLabels(int32_t count, int32_t reads) const {
+  if (count <= 0) return count;
+  // One size for all usual decisions of as many reads, so that the number of labels asks for no passes of its own.
+  int32_t labels = std::max(reads, 1) * kLabelsOfARead;
+  while (labels < count) labels *= 4;
+  return labels;
+}
+
+void CudaBackend::RunPass(const PassInputs& inputs, const PassResults& results,
+                          RecordedPasses* recorded, const std::function<void()>& operations) {
   inputs_.Put(inputs);
-  const PassSize& size = inputs_.size();
-  const uint64_t memory = inputs_.generation() + scratch_generation_ + choices_generation_;
+  results_.Put(results);
+  PassSize size = inputs_.size();
+  size.state_floats = std::ssize(results.states);
+  const uint64_t memory =
+      inputs_.generation() + results_.generation() + scratch_generation_ + choices_generation_;
   const bool usual = size.rows > 0 && size.rows <= kPassRows.back() &&
-                     size.rows == PassRows(size.rows) && size.reads == PassReads(size.reads);
+                     size.rows == PassRows(size.rows) && size.reads == PassReads(size.reads) &&
+                     size.labels == PassLabels(size.labels, size.reads);
   // While tuning, what is chosen in this pass may still change.
   auto* const kept = usual && !tuning_ ? static_cast<CudaRecordedPasses*>(recorded) : nullptr;
   in_pass_ = true;
@@ -223,6 +238,7 @@ void CudaBackend::RunPass(const PassInputs& inputs, RecordedPasses* recorded,
     if (kept) kept->Record(size, memory, all);
   }
   in_pass_ = false;
+  results_.Fetch();
 }
 
 ChoiceOrigin CudaBackend::OriginOfChoices() const {

@@ -16,6 +16,7 @@
 #include "kernels/cuda/memory_budget.h"
 #include "kernels/cuda/objects.h"
 #include "kernels/cuda/pass_inputs.h"
+#include "kernels/cuda/pass_results.h"
 #include "kernels/cuda/recorded_passes.h"
 #include "kernels/cuda/staging.h"
 #include "kernels/cuda/stream.h"
@@ -52,10 +53,12 @@ class CudaBackend final : public Backend {
 
   int32_t PassRows(int32_t count) const override;
   int32_t PassReads(int32_t count) const override;
-  std::unique_ptr<RecordedPasses> NewRecordedPasses() override {
-    return options_.graphs ? std::make_unique<CudaRecordedPasses>(stream_) : nullptr;
+  std::unique_ptr<RecordedPasses> NewRecordedPasses(std::function<bool(bool)> everyone) override {
+    return options_.graphs ? std::make_unique<CudaRecordedPasses>(stream_, std::move(everyone))
+                           : nullptr;
   }
-  void RunPass(const PassInputs& inputs, RecordedPasses* recorded,
+  int32_t PassLabels(int32_t count, int32_t reads) const override;
+  void RunPass(const PassInputs& inputs, const PassResults& results, RecordedPasses* recorded,
                const std::function<void()>& operations) override;
 
   ChoiceOrigin OriginOfChoices() const override;
@@ -126,6 +129,7 @@ class CudaBackend final : public Backend {
   Stream stream_;
   Staging staging_;
   DevicePassInputs inputs_;
+  DevicePassResults results_;
   bool in_pass_ = false;
   WeightLoader loader_;
   std::unique_ptr<CudaMatMul> matmul_;

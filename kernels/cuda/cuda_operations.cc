@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "kernels/cuda/attention.h"
 #include "kernels/cuda/cuda_backend_impl.h"
+#include "kernels/cuda/launch.h"
 #include "kernels/cuda/readout_kernels.h"
 #include "kernels/cuda/row_kernels.h"
 
@@ -181,10 +182,18 @@ void CudaBackend::LabelLogits(const Tensor& x, const Table& head, std::span<cons
   if (ids.empty()) return;
   CheckRows(row_of, 0, Of(x).rows);
   CheckRows(ids, kNoToken, Of(head).rows);
+  const auto count = static_cast<int32_t>(ids.size());
+  if (float* const wanted = in_pass_ ? results_.Find(out) : nullptr) {
+    const int32_t* const rows = inputs_.Find(row_of);
+    const TokenId* const labels = inputs_.Find(ids);
+    SYSONE_CHECK(rows && labels, "a pass reads labels that are none of its inputs");
+    return LaunchLabelLogits(Of(x).values.data(), RowsOf(Of(head)), rows, labels, count, wanted,
+                             stream_.get());
+  }
   const auto [device_rows, device_ids] = staging_.Put(row_of, ids);
   float* const logits = staging_.Results<float>(ids.size());
-  LaunchLabelLogits(Of(x).values.data(), RowsOf(Of(head)), device_rows, device_ids,
-                    static_cast<int32_t>(ids.size()), logits, stream_.get());
+  LaunchLabelLogits(Of(x).values.data(), RowsOf(Of(head)), device_rows, device_ids, count, logits,
+                    stream_.get());
   stream_.Wait();
   std::copy_n(logits, ids.size(), out.data());
 }
@@ -223,6 +232,12 @@ void CudaBackend::Upload(std::span<const float> values, int32_t rows, Tensor& ou
 void CudaBackend::Download(const Tensor& x, int32_t rows, std::span<float> out) {
   const int64_t count = rows * Of(x).cols;
   SYSONE_CHECK(rows <= Of(x).rows && count <= std::ssize(out), "shapes do not fit");
+  if (float* const wanted = in_pass_ ? results_.Find(out) : nullptr) {
+    SYSONE_CUDA(cudaMemcpyAsync(wanted, Of(x).values.data(),
+                                static_cast<size_t>(count) * sizeof(float), cudaMemcpyDeviceToHost,
+                                stream_.get()));
+    return;
+  }
   staging_.Get(Of(x).values.data(), std::as_writable_bytes(out.first(static_cast<size_t>(count))));
 }
 

@@ -5,6 +5,7 @@
 #include <cuda_runtime.h>
 
 #include <cstddef>
+#include <string>
 
 namespace sysone {
 
@@ -16,9 +17,27 @@ struct LaunchShape {
 };
 
 namespace internal {
-// Logs the call, what CUDA says of it, and where, and aborts. For SYSONE_CUDA alone.
-[[noreturn]] void CudaCallFailed(const char* file, int line, const char* call, cudaError_t error);
+// Logs the call, what CUDA says of it, and where, and aborts; unless it is forgiven. For the macros alone.
+void CudaCallFailed(const char* file, int line, const char* call, cudaError_t error);
+void LibraryCallFailed(const char* file, int line, const char* call, const char* error);
 }  // namespace internal
+
+// While one lives, failing calls of its thread do not end the process; the first one is kept here. For a pass that is being
+// recorded: nothing of it is done, so nothing is lost if it is done without. One at a time.
+class ForgivenCalls {
+ public:
+  ForgivenCalls();
+  ~ForgivenCalls();
+  ForgivenCalls(const ForgivenCalls&) = delete;
+  ForgivenCalls& operator=(const ForgivenCalls&) = delete;
+
+  // "cudaMemcpyAsync(…): out of memory"; "" when none failed.
+  const std::string& first() const { return first_; }
+
+ private:
+  friend void internal::LibraryCallFailed(const char*, int, const char*, const char*);
+  std::string first_;
+};
 
 // SYSONE_CUDA(call): a runtime call that must succeed. Nothing can be done about one that fails in the middle of a pass, and a
 // rank that goes on without its result would answer wrongly.

@@ -32,15 +32,21 @@ void DevicePassInputs::Put(const PassInputs& inputs) {
   const auto rows = static_cast<int32_t>(inputs.tokens.size());
   const auto reads = static_cast<int32_t>(inputs.read_rows.size());
   const AttentionLimits needed = LimitsOf(inputs.plan), of_reads = LimitsOf(inputs.read_plan);
-  size_ = {rows, reads, std::min(RoomFor(needed.runs, kFewRuns), rows),
+  size_ = {rows,
+           reads,
+           std::min(RoomFor(needed.runs, kFewRuns), rows),
            RoomFor(std::max(needed.spans, of_reads.spans), kFewSpans),
-           needed.chunks || of_reads.chunks};
+           needed.chunks || of_reads.chunks,
+           static_cast<int32_t>(inputs.label_ids.size()),
+           0};
   block_.Begin();
   block_.Add(inputs.tokens);
   block_.Add(inputs.plan.positions);
   block_.Add(inputs.plan.kv_rows);
   block_.Add(inputs.read_rows);
   block_.Add(inputs.read_plan.positions);
+  block_.Add(inputs.label_reads);
+  block_.Add(inputs.label_ids);
   all_ = PutPlan(inputs.plan, {rows, size_.runs, size_.spans, size_.chunks});
   reads_ = PutPlan(inputs.read_plan, {reads, reads, size_.spans, size_.chunks});
 }

@@ -15,14 +15,15 @@
 #include <type_traits>
 #include <vector>
 
-#include "base/check.h"
+#include "kernels/cuda/launch.h"
 #include "kernels/cuda/matmul_choices.h"
 
 // Aborts with call and reason: after its shapes were checked, cuBLASLt fails when the device does.
 #define SYSONE_CUBLAS(call)                                                                   \
   do {                                                                                        \
     if (const cublasStatus_t status_ = (call); status_ != CUBLAS_STATUS_SUCCESS) [[unlikely]] \
-      SYSONE_CHECK(false, "%s: %s", #call, cublasLtGetStatusString(status_));                 \
+      ::sysone::internal::LibraryCallFailed(__FILE__, __LINE__, #call,                        \
+                                            cublasLtGetStatusString(status_));                \
   } while (false)
 
 namespace sysone {

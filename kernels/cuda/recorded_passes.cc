@@ -28,25 +28,47 @@ bool CudaRecordedPasses::Launch(const PassSize& size, uint64_t memory) {
   return true;
 }
 
-void CudaRecordedPasses::Record(const PassSize& size, uint64_t memory,
-                                const std::function<void()>& operations) {
-  if (given_up_) return;
-  ClearUnlessOf(memory);
+std::string CudaRecordedPasses::Capture(const std::function<void()>& operations,
+                                        cudaGraphExec_t* executable) {
+  const auto text = [](const char* call, cudaError_t error) {
+    cudaGetLastError();  // forgets it
+    return Format("%s: %s", call, cudaGetErrorString(error));
+  };
   // Only this thread's calls count: others may be loading or answering.
   cudaError_t error = cudaStreamBeginCapture(stream_.get(), cudaStreamCaptureModeThreadLocal);
-  if (error != cudaSuccess) return GiveUp("cudaStreamBeginCapture", error);
+  if (error != cudaSuccess) return text("cudaStreamBeginCapture", error);
+  const ForgivenCalls forgiven;
   stream_.set_recording(true);
   operations();
   stream_.set_recording(false);
   cudaGraph_t graph = nullptr;
   error = cudaStreamEndCapture(stream_.get(), &graph);
-  if (error != cudaSuccess) return GiveUp("cudaStreamEndCapture", error);
+  std::string refused = forgiven.first();
+  if (refused.empty() && error != cudaSuccess) refused = text("cudaStreamEndCapture", error);
+  if (refused.empty()) {
+    error = cudaGraphInstantiate(executable, graph, 0);
+    if (error != cudaSuccess) refused = text("cudaGraphInstantiate", error);
+  }
+  if (graph != nullptr) SYSONE_CUDA(cudaGraphDestroy(graph));
+  if (!refused.empty()) cudaGetLastError();
+  return refused;
+}
+
+void CudaRecordedPasses::Record(const PassSize& size, uint64_t memory,
+                                const std::function<void()>& operations) {
+  if (given_up_) return;
+  ClearUnlessOf(memory);
   cudaGraphExec_t executable = nullptr;
-  error = cudaGraphInstantiate(&executable, graph, 0);
-  SYSONE_CUDA(cudaGraphDestroy(graph));
-  if (error != cudaSuccess) return GiveUp("cudaGraphInstantiate", error);
-  if (kept_.size() >= most_) DropOldest();
-  kept_[size] = {executable, ++uses_};
+  const std::string refused = Capture(operations, &executable);
+  if (everyone_(refused.empty()) && refused.empty()) {
+    if (kept_.size() >= most_) DropOldest();
+    kept_[size] = {executable, ++uses_};
+    return;
+  }
+  if (refused.empty()) SYSONE_CUDA(cudaGraphExecDestroy(executable));
+  given_up_ = true;
+  SYSONE_WARNING("%s; passes of new sizes are launched operation by operation, which is slower",
+                 refused.empty() ? "another rank cannot record its passes" : refused.c_str());
 }
 
 void CudaRecordedPasses::DropOldest() {
@@ -55,13 +77,6 @@ void CudaRecordedPasses::DropOldest() {
   // One that still runs is destroyed when it is done.
   SYSONE_CUDA(cudaGraphExecDestroy(oldest->second.graph));
   kept_.erase(oldest);
-}
-
-void CudaRecordedPasses::GiveUp(const char* what, cudaError_t error) {
-  given_up_ = true;
-  cudaGetLastError();  // forgets it
-  SYSONE_WARNING("%s: %s; passes of new sizes are launched operation by operation, which is slower",
-                 what, cudaGetErrorString(error));
 }
 
 }  // namespace sysone

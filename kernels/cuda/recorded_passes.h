@@ -11,6 +11,8 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <string>
+#include <utility>
 
 #include "kernels/backend.h"
 #include "kernels/cuda/stream.h"
@@ -22,6 +24,8 @@ struct PassSize {
   int32_t rows = 0, reads = 0;
   int32_t runs = 0, spans = 0;  // that there is room for
   bool chunks = false;          // AttentionLimits::chunks of all rows or of those read
+  int32_t labels = 0;
+  int64_t state_floats = 0;  // of all reads, that go to the host
   auto operator<=>(const PassSize&) const = default;
 };
 
@@ -31,7 +35,9 @@ class CudaRecordedPasses final : public RecordedPasses {
   // Recorded passes take memory of the device, a fraction of a MiB each; the one unused for longest goes when there is another.
   static constexpr size_t kMost = 96;
 
-  explicit CudaRecordedPasses(Stream& stream, size_t most = kMost) : stream_(stream), most_(most) {}
+  // `everyone`: as of Backend::NewRecordedPasses.
+  CudaRecordedPasses(Stream& stream, std::function<bool(bool)> everyone, size_t most = kMost)
+      : stream_(stream), everyone_(std::move(everyone)), most_(most) {}
   ~CudaRecordedPasses() override { Clear(); }
   CudaRecordedPasses(const CudaRecordedPasses&) = delete;
   CudaRecordedPasses& operator=(const CudaRecordedPasses&) = delete;
@@ -39,8 +45,8 @@ class CudaRecordedPasses final : public RecordedPasses {
   // `memory`: number of the memory that passes share; another one whenever some of it moved, and then all is forgotten.
   // False if there is none of that size.
   bool Launch(const PassSize& size, uint64_t memory);
-  // Records what `operations` puts into the stream; nothing of it is done. Where the device or the driver refuses, this says so
-  // in the log, once, and records nothing any more.
+  // Records what `operations` puts into the stream; nothing of it is done. Where the device or the driver refuses, or a call
+  // among the operations fails, here or on another rank, this says so in the log, once, and records nothing any more.
   void Record(const PassSize& size, uint64_t memory, const std::function<void()>& operations);
 
   size_t count() const { return kept_.size(); }
@@ -50,12 +56,14 @@ class CudaRecordedPasses final : public RecordedPasses {
     cudaGraphExec_t graph = nullptr;
     uint64_t last_use = 0;
   };
+  // Why there is none, "" if there is.
+  std::string Capture(const std::function<void()>& operations, cudaGraphExec_t* executable);
   void Clear();
   void ClearUnlessOf(uint64_t memory);
   void DropOldest();
-  void GiveUp(const char* what, cudaError_t error);
 
   Stream& stream_;
+  const std::function<bool(bool)> everyone_;
   const size_t most_;
   std::map<PassSize, Kept> kept_;
   uint64_t memory_ = 0;

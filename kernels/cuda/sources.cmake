@@ -25,6 +25,7 @@ set(SYSONE_CUDA_HOST  # C++ that calls CUDA
   built_in.cc
   pass_block.cc
   pass_inputs.cc
+  pass_results.cc
   recorded_passes.cc
   weight_encoding.cc
   weight_loader.cc

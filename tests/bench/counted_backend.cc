@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/bench/counted_backend.h"
 
+#include <algorithm>
 #include <set>
 #include <utility>
 
@@ -84,11 +85,11 @@ void CountedBackend::Around(const char* operation, const std::function<void()>& 
   operations_.push_back(std::exchange(next_, {}));
 }
 
-void CountedBackend::RunPass(const PassInputs& inputs, RecordedPasses* recorded,
-                             const std::function<void()>& operations) {
+void CountedBackend::RunPass(const PassInputs& inputs, const PassResults& results,
+                             RecordedPasses* recorded, const std::function<void()>& operations) {
   in_pass_ = true;
   next_ = {};
-  ForwardingBackend::RunPass(inputs, recorded, [&] {
+  ForwardingBackend::RunPass(inputs, results, recorded, [&] {
     // What the backend itself sent before the first operation: the inputs.
     next_.name = "inputs of the pass";
     next_.in_pass = true;
@@ -173,7 +174,8 @@ void CountedBackend::FinalNorm(const Tensor& x, const Vector& weight, float eps,
 void CountedBackend::LabelLogits(const Tensor& x, const Table& head,
                                  std::span<const int32_t> row_of, std::span<const TokenId> ids,
                                  std::span<float> out) {
-  const auto labels = static_cast<double>(ids.size());
+  // What pads the pass reads nothing.
+  const auto labels = static_cast<double>(std::ssize(ids) - std::ranges::count(ids, kNoToken));
   Needs("", labels * RowBytesOf(head), BytesOf(x, 1), labels * RowBytesOf(head));
   ForwardingBackend::LabelLogits(x, head, row_of, ids, out);
 }

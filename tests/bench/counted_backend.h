@@ -39,7 +39,7 @@ class CountedBackend final : public ForwardingBackend {
   // Since the last call.
   std::vector<CountedOperation> Take();
 
-  void RunPass(const PassInputs& inputs, RecordedPasses* recorded,
+  void RunPass(const PassInputs& inputs, const PassResults& results, RecordedPasses* recorded,
                const std::function<void()>& operations) override;
   void Embed(const Table& table, std::span<const TokenId> ids, Tensor& out) override;
   void RmsNorm(const Tensor& x, const Vector& weight, float eps, RowRange rows,

@@ -111,12 +111,15 @@ class ForwardingBackend : public Backend {
   Status MemoryStatus() const override { return inner_.MemoryStatus(); }
   int32_t PassRows(int32_t count) const override { return inner_.PassRows(count); }
   int32_t PassReads(int32_t count) const override { return inner_.PassReads(count); }
-  std::unique_ptr<RecordedPasses> NewRecordedPasses() override {
-    return inner_.NewRecordedPasses();
+  std::unique_ptr<RecordedPasses> NewRecordedPasses(std::function<bool(bool)> everyone) override {
+    return inner_.NewRecordedPasses(std::move(everyone));
   }
-  void RunPass(const PassInputs& inputs, RecordedPasses* recorded,
+  int32_t PassLabels(int32_t count, int32_t reads) const override {
+    return inner_.PassLabels(count, reads);
+  }
+  void RunPass(const PassInputs& inputs, const PassResults& results, RecordedPasses* recorded,
                const std::function<void()>& operations) override {
-    inner_.RunPass(inputs, recorded, operations);
+    inner_.RunPass(inputs, results, recorded, operations);
   }
   void* Queue() const override { return inner_.Queue(); }
 

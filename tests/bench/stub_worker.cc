@@ -48,12 +48,10 @@ class StubModel final : public PassModel {
  public:
   explicit StubModel(double us_per_token) : us_per_token_(us_per_token) {}
   int32_t hidden() const override { return 1; }
-  void Compute(const Pass& pass, std::span<float>) override {
+  void Run(const Pass& pass, std::span<float>, std::span<float> logits,
+           std::span<HeadSummary> heads) override {
     const double us = us_per_token_ * pass.rows();
     if (us > 0) SleepUntil(MonotonicUs() + static_cast<int64_t>(us));
-  }
-  void ReadOut(const Pass& pass, std::span<const float>, std::span<float> logits,
-               std::span<HeadSummary> heads) override {
     for (size_t i = 0; i < logits.size(); ++i)
       logits[i] = static_cast<float>(pass.label_ids()[i] % 17) * 0.25F;
     for (HeadSummary& head : heads) head = HeadSummary{};

@@ -34,10 +34,10 @@ struct APass {
 TEST(BatchMessage, RowsArriveAsTheyWereSent) {
   const APass sent;
   std::vector<std::byte> bytes{std::byte{1}};
-  WriteBatch({BatchKind::kRows, 7, sent.pass.batch_rows(), {}, {}}, bytes);
+  WriteBatch({BatchKind::kPass, 7, sent.pass.batch_rows(), {}, {}}, bytes);
   const auto got = ReadBatch(bytes);
   ASSERT_TRUE(got.ok()) << got.status().message();
-  EXPECT_EQ(got->kind, BatchKind::kRows);
+  EXPECT_EQ(got->kind, BatchKind::kPass);
   EXPECT_EQ(got->number, 7u);
   const PassPlan plan = sent.pass.plan();
   EXPECT_EQ(Copy(got->rows.tokens), Copy(sent.pass.tokens()));
@@ -59,10 +59,10 @@ TEST(BatchMessage, ReadsArriveWithTheirStates) {
   const APass sent;
   const std::vector<float> states{1, -2, 3, 4, 5, 6.5f};
   std::vector<std::byte> bytes;
-  WriteBatch({BatchKind::kReads, 8, {}, sent.pass.batch_reads(), states}, bytes);
+  WriteBatch({BatchKind::kPass, 8, {}, sent.pass.batch_reads(), states}, bytes);
   const auto got = ReadBatch(bytes);
   ASSERT_TRUE(got.ok()) << got.status().message();
-  EXPECT_EQ(got->kind, BatchKind::kReads);
+  EXPECT_EQ(got->kind, BatchKind::kPass);
   EXPECT_EQ(got->reads.states, 3);
   EXPECT_TRUE(got->reads.summarize_head);
   EXPECT_EQ(Copy(got->reads.label_ids), (std::vector<TokenId>{1, 2, 3, 1, 2, 3}));
@@ -74,7 +74,7 @@ TEST(BatchMessage, ReadsArriveWithTheirStates) {
 TEST(BatchMessage, IsRefusedWhenAnythingIsMissingOrTooMuch) {
   const APass sent;
   std::vector<std::byte> bytes;
-  WriteBatch({BatchKind::kRows, 1, sent.pass.batch_rows(), {}, {}}, bytes);
+  WriteBatch({BatchKind::kPass, 1, sent.pass.batch_rows(), {}, {}}, bytes);
   for (size_t size = 0; size < bytes.size(); ++size)
     EXPECT_FALSE(ReadBatch(std::span(bytes).first(size)).ok()) << size;
   std::vector<std::byte> longer = bytes;
@@ -87,7 +87,7 @@ TEST(BatchMessage, IsRefusedWhenAnythingIsMissingOrTooMuch) {
 TEST(BatchMessage, AnyChangedByteOrLengthChangesTheFingerprint) {
   const APass sent;
   std::vector<std::byte> bytes;
-  WriteBatch({BatchKind::kRows, 1, sent.pass.batch_rows(), {}, {}}, bytes);
+  WriteBatch({BatchKind::kPass, 1, sent.pass.batch_rows(), {}, {}}, bytes);
   std::vector<uint64_t> seen{BatchFingerprint(bytes)};
   EXPECT_EQ(BatchFingerprint(std::vector(bytes)), seen[0]);
   for (std::byte& byte : bytes) {

@@ -31,7 +31,10 @@ class ChoosingBackend final : public ForwardingBackend {
     return count;
   }
   int32_t PassReads(int32_t count) const override { return count <= 1 ? 1 : (count + 1) / 2 * 2; }
-  void RunPass(const PassInputs& inputs, RecordedPasses*,
+  int32_t PassLabels(int32_t count, int32_t reads) const override {
+    return std::max(count, 4 * reads);
+  }
+  void RunPass(const PassInputs& inputs, const PassResults&, RecordedPasses*,
                const std::function<void()>& operations) override {
     const auto rows = static_cast<int32_t>(inputs.tokens.size());
     const auto reads = static_cast<int32_t>(inputs.read_rows.size());

@@ -45,7 +45,17 @@ class FakeListener : public DoorbellListener {
 class StubModel : public PassModel {
  public:
   int32_t hidden() const override { return 2; }
-  void Compute(const Pass& pass, std::span<float> states) override {
+  void Run(const Pass& pass, std::span<float> states, std::span<float> logits,
+           std::span<HeadSummary> summaries) override {
+    if (pass.rows() > 0) Compute(pass, states);
+    ReadOut(pass, states, logits, summaries);
+  }
+
+  std::vector<int32_t> pass_rows;  // one a pass
+  std::function<void()> during_pass;
+
+ private:
+  void Compute(const Pass& pass, std::span<float> states) {
     for (size_t i = 0; i < pass.read_rows().size(); ++i) {
       const auto row = static_cast<size_t>(pass.read_rows()[i]);
       states[2 * i] = static_cast<float>(pass.tokens()[row]);
@@ -55,7 +65,7 @@ class StubModel : public PassModel {
     if (during_pass) during_pass();
   }
   void ReadOut(const Pass& pass, std::span<const float> states, std::span<float> logits,
-               std::span<HeadSummary> summaries) override {
+               std::span<HeadSummary> summaries) {
     const auto last_token = [&](int32_t state) {
       return static_cast<TokenId>(states[2 * static_cast<size_t>(state)]);
     };
@@ -66,9 +76,6 @@ class StubModel : public PassModel {
       summaries[i].argmax = last_token(static_cast<int32_t>(i)) + 1;
     }
   }
-
-  std::vector<int32_t> pass_rows;  // one a pass
-  std::function<void()> during_pass;
 };
 
 class EngineTest : public testing::Test {

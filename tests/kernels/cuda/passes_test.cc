@@ -9,6 +9,7 @@
 #include <initializer_list>
 
 #include "kernels/cuda/cuda_backend.h"
+#include "kernels/cuda/pass_results.h"
 #include "tests/kernels/attention_batch.h"
 #include "tests/kernels/backend_variants.h"
 #include "tests/kernels/compare.h"
@@ -34,9 +35,21 @@ struct Inputs {
   std::vector<TokenId> tokens;
   std::vector<int32_t> read_rows, read_positions;
   std::vector<AttentionRun> read_runs;
+  std::vector<int32_t> label_reads;
+  std::vector<TokenId> label_ids;
 
   PassInputs Views() const {
-    return {tokens, batch.Plan(), read_rows, {read_positions, {}, read_runs, batch.spans}};
+    return {tokens,      batch.Plan(), read_rows, {read_positions, {}, read_runs, batch.spans},
+            label_reads, label_ids};
+  }
+  // Some labels at every read.
+  void AskLabels(int32_t of_each) {
+    for (int32_t read = 0; read < std::ssize(read_rows); ++read) {
+      for (int32_t label = 0; label < of_each; ++label) {
+        label_reads.push_back(read);
+        label_ids.push_back((7 * read + 3 * label) % kVocabulary);
+      }
+    }
   }
   // Rows and reads that nobody needs, as the decoder adds them.
   void Pad(const Backend& backend) {
@@ -48,6 +61,10 @@ struct Inputs {
         static_cast<size_t>(backend.PassReads(static_cast<int32_t>(read_rows.size())));
     read_rows.resize(reads, 0);
     read_positions.resize(reads, 0);
+    const auto labels = static_cast<size_t>(
+        backend.PassLabels(static_cast<int32_t>(label_ids.size()), static_cast<int32_t>(reads)));
+    label_reads.resize(labels, 0);
+    label_ids.resize(labels, kNoToken);
   }
 };
 
@@ -99,7 +116,8 @@ class Model {
     read_qkv_ = backend_->NewTensor(kMostReads, kShape.qkv_cols());
     wide_ = backend_->NewTensor(kMostReads, 2 * kWide);
     gated_ = backend_->NewOperand(kMostReads, kWide);
-    recorded_ = backend_->NewRecordedPasses();
+    read_normed_ = backend_->NewTensor(kMostReads, kHidden);
+    recorded_ = backend_->NewRecordedPasses([](bool own) { return own; });
   }
 
   Backend& backend() { return *backend_; }
@@ -107,7 +125,27 @@ class Model {
   int calls() const { return calls_; }
 
   void Run(const PassInputs& inputs) {
-    backend_->RunPass(inputs, recorded_.get(), [&] { Operations(inputs); });
+    backend_->RunPass(inputs, {}, recorded_.get(), [&] { Operations(inputs); });
+  }
+  // Logits of all labels, then the states of all reads, read out within the pass.
+  std::vector<float> ReadInPass(const PassInputs& inputs) {
+    std::vector<float> read(inputs.label_ids.size() + inputs.read_rows.size() * kHidden);
+    const std::span<float> all(read);
+    const PassResults results{all.first(inputs.label_ids.size()),
+                              all.subspan(inputs.label_ids.size())};
+    backend_->RunPass(inputs, results, recorded_.get(), [&] {
+      Operations(inputs);
+      ReadOut(inputs, results);
+    });
+    return read;
+  }
+  // The same, by operations after the pass that wait by themselves.
+  std::vector<float> ReadBehindPass(const PassInputs& inputs) {
+    Run(inputs);
+    std::vector<float> read(inputs.label_ids.size() + inputs.read_rows.size() * kHidden);
+    const std::span<float> all(read);
+    ReadOut(inputs, {all.first(inputs.label_ids.size()), all.subspan(inputs.label_ids.size())});
+    return read;
   }
   // Final states of the reads.
   std::vector<float> ReadStates(int64_t reads) { return Read(*backend_, *read_x_, reads, kHidden); }
@@ -119,6 +157,14 @@ class Model {
   }
 
  private:
+  void ReadOut(const PassInputs& inputs, const PassResults& results) {
+    const int32_t reads = inputs.read_plan.rows();
+    backend_->FinalNorm(*read_x_, *norm_, 1e-5f, reads, *read_normed_);
+    backend_->LabelLogits(*read_normed_, *table_, inputs.label_reads, inputs.label_ids,
+                          results.label_logits);
+    backend_->Download(*read_x_, reads, results.states);
+  }
+
   void Operations(const PassInputs& inputs) {
     ++calls_;
     Backend& b = *backend_;
@@ -146,7 +192,7 @@ class Model {
   std::unique_ptr<Weight> qkv_, out_, gate_up_, down_;
   std::unique_ptr<RopeTable> rope_;
   std::unique_ptr<KvStore> store_;
-  std::unique_ptr<Tensor> x_, qkv_rows_, read_x_, read_qkv_, wide_;
+  std::unique_ptr<Tensor> x_, qkv_rows_, read_x_, read_qkv_, read_normed_, wide_;
   std::unique_ptr<Operand> normed_, mixed_, gated_;
   std::unique_ptr<RecordedPasses> recorded_;  // the first to go
   int calls_ = 0;
@@ -257,6 +303,28 @@ TEST_P(Passes, WhereNothingCanBeRecordedOperationsAreLaunchedOneByOne) {
   }
 }
 
+TEST_P(Passes, ACallThatFailsWhileAPassIsRecordedCostsNoAnswer) {
+  for (const char* call : {"cudaLaunchKernelEx", "cublasLtMatmul"}) {
+    // Calls of a pass that is not recorded: the one after them is the recording's first.
+    Model plain(GetParam(), false);
+    Data data(13);
+    const Inputs inputs = Request(data, 12, {2, 2});
+    const auto want = plain.States(inputs);
+    int kernels = 0, products = 0;
+    emulation::ObserveLaunches([&](const emulation::Launched& launched) {
+      kernels += launched.kind == emulation::Launched::Kind::kKernel;
+      products += launched.kind == emulation::Launched::Kind::kProduct;
+    });
+    plain.States(inputs);
+    emulation::ObserveLaunches({});
+    Model recorded(GetParam(), true);
+    emulation::FailCall(call, cudaErrorMemoryAllocation,
+                        call == std::string("cublasLtMatmul") ? products : kernels);
+    for (int i = 0; i < 3; ++i) ASSERT_TRUE(SameBits(recorded.States(inputs), want)) << call;
+    EXPECT_EQ(recorded.calls(), 4) << call << " did not fail in the recording";
+  }
+}
+
 TEST_P(Passes, APassMayFollowAnotherWithoutAnybodyReadingItsResult) {
   Model recorded(GetParam(), true), plain(GetParam(), false);
   Data data(7);
@@ -288,6 +356,69 @@ TEST_P(Passes, APassThatNobodyReadsIsRecordedToo) {
     ASSERT_TRUE(SameBits(recorded.States(next), plain.States(next)));
   }
   EXPECT_EQ(recorded.calls(), 2 * 2);
+}
+
+TEST_P(Passes, WhatIsReadOutWithinAPassHasTheBitsOfAReadOutBehindIt) {
+  Model recorded(GetParam(), true), plain(GetParam(), false), behind(GetParam(), false);
+  Data data(10);
+  for (int round = 0; round < 3; ++round) {
+    for (const int32_t labels : {1, 2, 16, 17, 40}) {
+      Inputs inputs = Request(data, 20, {3, 4});
+      inputs.AskLabels(labels);
+      inputs.Pad(plain.backend());
+      const auto want = behind.ReadBehindPass(inputs.Views());
+      for (const float value : want) ASSERT_TRUE(std::isfinite(value));
+      ASSERT_TRUE(SameBits(plain.ReadInPass(inputs.Views()), want)) << labels;
+      ASSERT_TRUE(SameBits(recorded.ReadInPass(inputs.Views()), want)) << labels;
+    }
+  }
+  // Up to 16 labels a read are one size, 17 and 40 another one.
+  EXPECT_EQ(recorded.calls(), 2 * 2);
+}
+
+TEST(PassResultsTest, MoreThanThereWasRoomForMoveAndAreAnotherMemory) {
+  Stream stream;
+  DevicePassResults results(stream);
+  std::vector<float> few(3), many(5'000'000), states(2);
+  for (std::vector<float>* logits : {&few, &many, &few}) {
+    results.Put({*logits, states});
+    float* const place = results.Find(*logits);
+    ASSERT_NE(place, nullptr);
+    ASSERT_EQ(results.Find(states), place + logits->size());
+    EXPECT_EQ(results.generation(), logits == &few && many[0] == 0 ? 0u : 1u);
+    std::fill_n(place, logits->size() + 2, 7.f);
+    results.Fetch();
+    EXPECT_EQ(logits->back(), 7);
+    EXPECT_EQ(states, (std::vector<float>{7, 7}));
+  }
+  EXPECT_EQ(results.Find(many), nullptr);
+}
+
+// From the tokens to the logits: what the host does for a decision. The calls of which there are only so many fail from then on,
+// so one more ends the test, and one that is left shows.
+TEST_P(Passes, ADecisionIsOneLaunchAndOneWaitAndItsCopiesAreOneEachWay) {
+  for (const bool graphs : {true, false}) {
+    Model model(GetParam(), graphs);
+    Data data(12);
+    Inputs inputs = Request(data, 12, {3});
+    inputs.AskLabels(3);
+    inputs.Pad(model.backend());
+    const auto want = model.ReadInPass(inputs.Views());
+    emulation::FailCall("cudaGraphLaunch", cudaErrorUnknown, graphs ? 1 : 0);
+    emulation::FailCall("cudaMemcpyAsync", cudaErrorUnknown, graphs ? 0 : 2);
+    emulation::FailCall("cudaEventRecord", cudaErrorUnknown, 1);  // each wait makes one
+    const int calls = model.calls();
+    ASSERT_TRUE(SameBits(model.ReadInPass(inputs.Views()), want));
+    EXPECT_EQ(model.calls(), calls + (graphs ? 0 : 1));
+    // The next one of each fails.
+    EXPECT_EQ(cudaMemcpyAsync(nullptr, nullptr, 0, cudaMemcpyHostToDevice, nullptr),
+              cudaErrorUnknown);
+    EXPECT_EQ(cudaGraphLaunch(nullptr, nullptr), cudaErrorUnknown);
+    cudaEvent_t event;
+    ASSERT_EQ(cudaEventCreate(&event), cudaSuccess);
+    EXPECT_EQ(cudaEventRecord(event, nullptr), cudaErrorUnknown);
+    EXPECT_EQ(cudaEventDestroy(event), cudaSuccess);
+  }
 }
 
 TEST_P(Passes, WhileTuningNothingIsRecorded) {

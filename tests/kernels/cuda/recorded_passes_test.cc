@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <vector>
+
 #include "kernels/cuda/device_memory.h"
 #include "kernels/cuda/launch.h"
 #include "tests/kernels/emulation/emulation.h"
@@ -29,7 +31,14 @@ class RecordedPassesTest : public ::testing::Test {
 
   Stream stream_;
   DeviceArray<unsigned char> byte_{1};
-  CudaRecordedPasses passes_{stream_, 2};
+  std::vector<bool> asked_;
+  bool others_ = true;  // have recorded theirs
+  CudaRecordedPasses passes_{stream_,
+                             [this](bool own) {
+                               asked_.push_back(own);
+                               return own && others_;
+                             },
+                             2};
 };
 
 constexpr PassSize kA{8, 1, 4, 16}, kB{8, 2, 4, 16}, kC{16, 1, 4, 16};
@@ -83,6 +92,48 @@ TEST_F(RecordedPassesTest, AfterARefusalThoseThatAreThereGoOnAndNoneIsAdded) {
   Record(kB, 8);
   EXPECT_EQ(Launched(kB), -1);
   EXPECT_EQ(cudaGetLastError(), cudaSuccess);
+}
+
+TEST_F(RecordedPassesTest, WhatAnotherRankCouldNotRecordIsNotKeptEither) {
+  Record(kA, 7);
+  others_ = false;
+  Record(kB, 8);
+  EXPECT_EQ(Launched(kA), 7);
+  EXPECT_EQ(Launched(kB), -1);
+  others_ = true;
+  Record(kB, 8);
+  EXPECT_EQ(Launched(kB), -1);
+  EXPECT_EQ(asked_, (std::vector<bool>{true, true})) << "the others were not asked any more";
+}
+
+// Whatever fails, each rank answers once for a pass, so that no rank waits for another one's answer.
+TEST_F(RecordedPassesTest, TheOthersAreToldOfEveryFailure) {
+  for (const char* call : {"cudaStreamBeginCapture", "cudaMemsetAsync", "cudaStreamEndCapture",
+                           "cudaGraphInstantiate"}) {
+    CudaRecordedPasses passes(stream_, [this](bool own) {
+      asked_.push_back(own);
+      return own;
+    });
+    asked_.clear();
+    emulation::FailCall(call, cudaErrorMemoryAllocation);
+    passes.Record(kA, 0, [&] { SYSONE_CUDA(cudaMemsetAsync(byte_.data(), 3, 1, stream_.get())); });
+    EXPECT_EQ(asked_, std::vector<bool>{false}) << call;
+    EXPECT_FALSE(passes.Launch(kA, 0)) << call;
+    EXPECT_EQ(cudaGetLastError(), cudaSuccess) << call;
+  }
+  // And the stream is as usable as before.
+  Record(kB, 8);
+  EXPECT_EQ(Launched(kB), 8);
+}
+
+TEST_F(RecordedPassesTest, OutsideOfARecordingAFailingCallEndsTheProcess) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_DEATH(
+      {
+        emulation::FailCall("cudaMemsetAsync", cudaErrorMemoryAllocation);
+        SYSONE_CUDA(cudaMemsetAsync(byte_.data(), 3, 1, stream_.get()));
+      },
+      "cudaMemsetAsync");
 }
 
 }  // namespace

@@ -35,8 +35,7 @@ std::vector<TokenId> Prompt(int length, int seed, int vocabulary) {
 std::vector<float> ReadAll(RankLeader& leader, const Pass& pass) {
   std::vector<float> states(static_cast<size_t>(leader.hidden())), values(pass.label_ids().size());
   std::vector<HeadSummary> summary(1);
-  leader.Compute(pass, states);
-  leader.ReadOut(pass, states, values, summary);
+  leader.Run(pass, states, values, summary);
   values.push_back(summary[0].log_sum_exp);
   values.push_back(static_cast<float>(summary[0].argmax));
   return values;
@@ -64,7 +63,7 @@ std::vector<float> RunPrompt(RankLeader& leader, const std::vector<TokenId>& ids
   pass.Clear();
   pass.AddRun(std::span(ids).first(half), 0, std::span(rows).first(half), {&first, 1});
   pass.Finish();
-  leader.Compute(pass, {});
+  leader.Run(pass, {}, {}, {});
   pass.Clear();
   pass.AddRun(std::span(ids).subspan(half), length / 2, std::span(rows).subspan(half), all);
   pass.AddRead(length - length / 2 - 1, {ids, labels}, true);
