@@ -3,6 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
@@ -52,16 +53,20 @@ const MatMulKernels& GetMatMulKernels(int64_t targets);
 
 // --- Matrix products in int8 (kernels/int8.h)
 // ------------------------------------------------------------------------------------------------------
-// A panel lies in groups of k, one behind the other as a product reads them from memory:
-//   scale[panel_cols] of 32 bits, float low[panel_cols]; uint8_t codes[kInt8Group / 4][panel_cols][4 of k].
-// How the codes of a panel lie and are multiplied:
+// A panel lies in units of k, one behind the other as a product reads them from memory: of kStepGroup, or of kInt8Group if words.
+// What a unit consists of is the business of its instruction set (Int8Kernels::pack): its scales, lows and codes.
 enum class Codes {
-  // All are below 16, and two rows share one: the even one's lie in the lower halves of its bytes.
-  kHalfBytes,
+  kCentred,    // half bytes, all of them with low = -kCentre · scale
+  kHalfBytes,  // none is above kHalfByteLevels
   kBytes,
-  // codes[kInt8Group / 2][panel_cols][2 of k]: bytes, but words of 16 bits when they are multiplied, as activations are then.
-  kWords,
+  kWords,  // bytes, but words of 16 bits when they are multiplied, as activations are then
 };
+inline constexpr size_t kCodesKinds = 4;
+inline constexpr bool AreHalfBytes(Codes codes) {
+  return codes == Codes::kCentred || codes == Codes::kHalfBytes;
+}
+// Groups of weights that are packed together; a panel has a whole number of units, zeros at the end.
+inline constexpr int64_t GroupsOfUnit(bool words) { return words ? 1 : kStepGroup / kInt8Group; }
 
 struct Int8Panel {
   const std::byte* groups = nullptr;  // 64-byte aligned
@@ -71,19 +76,19 @@ struct Int8Panel {
 // Lanes of 32 bits that neighbouring codes of a group of activations take.
 inline constexpr int64_t LanesOfGroup(bool words) { return kInt8Group / (words ? 2 : 4); }
 
-// Groups of a panel that the kernel unpacks at a time, at most; half as many if to words.
+// Groups of a panel that the kernel unpacks at a time, at most; half as many if to words. Whole units.
 inline constexpr int64_t kUnpackedGroups = 24;
 
 struct Int8Product {
   bool words = false;          // all panels are kWords; else none is
   const int32_t* a = nullptr;  // [rows / tile_rows][lanes of all groups][tile_rows]
-  // [rows / tile_rows][groups of k][step | step * sum of codes][tile_rows]
+  // [rows / tile_rows][groups of k][2][tile_rows]: of each group, or two values a group of each unit, what encode_* wrote
   const float* steps = nullptr;
   const Peak* peaks = nullptr;  // of a, unless words: [rows][peak_stride], by k
   int64_t peak_stride = 0;
   const int32_t* peak_counts = nullptr;  // [rows]
   int64_t rows = 0;
-  int64_t groups = 0;                 // of k
+  int64_t groups = 0;                 // of k, whole units
   const Int8Panel* panels = nullptr;  // all panels of the weight
   const float* units = nullptr;       // of all columns, whole panels, 64-byte aligned
   int64_t first_panel = 0;            // the part to compute: [first_panel, end_panel)
@@ -94,28 +99,25 @@ struct Int8Product {
   int64_t out_stride = 0;
   bool add = false;               // out += instead of out =
   float* sums = nullptr;          // scratch [kProductScratch], 64-byte aligned
-  std::byte* unpacked = nullptr;  // scratch [kUnpackedGroups * GroupBytes(kBytes)], likewise
+  std::byte* unpacked = nullptr;  // scratch [kUnpackedGroups * group_bytes[kBytes]], likewise
 };
 
 struct Int8Kernels {
   int64_t panel_cols = 0;  // 2 … 32
   int64_t tile_rows = 0;   // rows of activations that are interleaved
-  int64_t GroupBytes(Codes codes) const {
-    return panel_cols * (2 * static_cast<int64_t>(sizeof(float)) +
-                         kInt8Group / (codes == Codes::kHalfBytes ? 2 : 1));
-  }
-  // Codes of x[n] to one row of a tile, zeros up to the end of the last group. row, steps: the row's places in those of its
+  // Bytes of a unit for each of its groups, by Codes; 0: this set has no such panels.
+  std::array<int64_t, kCodesKinds> group_bytes = {};
+  int64_t GroupBytes(Codes codes) const { return group_bytes[static_cast<size_t>(codes)]; }
+  // Codes of x[n] to one row of a tile, zeros up to the end of the last unit. row, steps: the row's places in those of its
   // tile. The number of peaks, which are put to peaks[n / kInt8Group * kPeaks] and more, n rounded up.
   int32_t (*encode_bytes)(const float* x, int64_t n, int32_t* row, float* steps,
                           Peak* peaks) = nullptr;
   // Likewise, for products of words.
   void (*encode_words)(const float* x, int64_t n, int32_t* row, float* steps) = nullptr;
-  // One group, of codes[panel_cols][stride].
+  // One unit, of codes[panel_cols][stride] and scales[groups of the unit][panel_cols]; by Codes.
   using Pack = void (*)(const uint8_t* codes, int64_t stride, const Int8Scale* scales,
-                        std::byte* group);
-  Pack pack_half_bytes = nullptr;
-  Pack pack_bytes = nullptr;
-  Pack pack_words = nullptr;
+                        std::byte* unit);
+  std::array<Pack, kCodesKinds> pack = {};
   void (*multiply)(const Int8Product& product) = nullptr;
 };
 const Int8Kernels& GetInt8Kernels(int64_t targets);

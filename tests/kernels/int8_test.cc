@@ -72,7 +72,7 @@ TEST(Int8, AColumnOfAFileIn8BitsIsKeptAsItIs) {
     }
     std::vector<uint8_t> q(w.size());
     std::vector<Int8Scale> groups(w.size() / kInt8Group);
-    const float unit = QuantiseColumn(w, kFine, q.data(), groups.data());
+    const float unit = QuantiseColumn(w, WeightGrain::kFine, q.data(), groups.data());
     for (size_t i = 0; i < w.size(); ++i) {
       const Int8Scale& group = groups[i / kInt8Group];
       // Low and scale · q are each up to 254 steps, a few roundings of which are lost.
