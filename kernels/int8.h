@@ -176,7 +176,7 @@ inline float QuantiseColumn(std::span<const float> w, WeightGrain grain, uint8_t
 }
 
 // Where activations are bytes: a peak is more than kPeak times the mean |x| of its row. Trained models have some in fixed places, and one would take all
-// levels from its 31 neighbours. A normal distribution has one in 600,000.
+// levels from its 63 neighbours. A normal distribution has one in 600,000.
 inline constexpr float kPeak = 6;
 inline constexpr int kPeaks = 2;  // of a group, the largest ones
 

@@ -7,6 +7,7 @@ import ctypes
 import itertools
 import os
 import re
+import select
 import shutil
 import signal
 import subprocess
@@ -202,8 +203,16 @@ class SysoneServer:
 
     def _stop(self) -> None:
         assert self._process is not None
-        os.kill(self.keeper_pid(), signal.SIGTERM)
-        status = self._process.wait(STOP_DEADLINE_S)
+        keeper_pid = self.keeper_pid()
+        keeper = os.pidfd_open(keeper_pid)
+        try:
+            os.kill(keeper_pid, signal.SIGTERM)
+            status = self._process.wait(STOP_DEADLINE_S)
+            # Whoever took the place of a killed keeper is nobody's child here, and its output closes before it has ended.
+            ended, _, _ = select.select([keeper], [], [], STOP_DEADLINE_S)
+        finally:
+            os.close(keeper)
+        assert ended, f"the keeper outlives SIGTERM; output:\n{self.output()}"
         self._reader.join(STOP_DEADLINE_S)
         # The test's own kill; whoever keeps the instance since then is nobody's child here.
         if not (self._keeper_is_killed and status == -signal.SIGKILL):
