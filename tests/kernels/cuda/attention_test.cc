@@ -85,7 +85,8 @@ struct Inputs {
 std::vector<float> Attend(Inputs& in, const PassPlan& plan, Way way,
                           Encoding store_encoding = Encoding::kBfloat16,
                           Encoding out_encoding = Encoding::kFloat32, int32_t room = 0,
-                          int32_t most_parts = kMostParts) {
+                          int32_t most_parts = kMostParts,
+                          std::vector<std::byte>* parts_left = nullptr) {
   const AttentionShape& shape = in.shape;
   const int32_t rows = in.batch.rows(), store_rows = in.batch.store_rows() + 3;
   std::vector<float> keys(static_cast<size_t>(store_rows * shape.kv_cols()), std::nanf(""));
@@ -140,6 +141,7 @@ std::vector<float> Attend(Inputs& in, const PassPlan& plan, Way way,
   const auto counts = std::min<size_t>(left.size(), kMostParts * sizeof(int32_t));
   EXPECT_EQ(std::ranges::count(std::span(left).first(counts), std::byte{0}),
             std::ssize(std::span(left).first(counts)));
+  if (parts_left) *parts_left = left;
   const auto got = OnHost(out.values);
   const auto scales = OnHost(out.scales);
   EXPECT_EQ(emulation::TakeFault(), "");
@@ -324,6 +326,20 @@ TEST_P(CudaAttention, AgreesOverChunksOfCachedPositions) {
   CheckCached(Shape(1, 3, 16), cached);
 }
 
+// Three tiles of three chunks, four items of heads each: more items than chunks, so that parts and counts that are found without
+// regard to the items would be another tile's. With few parts one tile is in parts, while blocks have slots for the others.
+TEST_P(CudaAttention, HasTheSameBitsHoweverManyOfItsTilesAreInParts) {
+  const Cached cached(2 * kChunkKeys, {40});
+  Inputs in(Shape(4, 1, 16), cached.batch);
+  const auto attend = [&](int32_t most_parts) {
+    return Attend(in, cached.Plan(), Way::kTensor, Encoding::kBfloat16, Encoding::kFloat32, 0,
+                  most_parts);
+  };
+  const auto whole = attend(0);
+  for (const int32_t most_parts : {4, 6, kMostParts})
+    EXPECT_TRUE(SameBits(attend(most_parts), whole)) << most_parts << " parts";
+}
+
 TEST_P(CudaAttention, AgreesForBranchesOverOnePrefix) {
   for (const int32_t prefix : {5, 64, 70}) {
     AttentionBatch batch = Branches(prefix, {1, 5, 20, 2, 1});
@@ -358,6 +374,26 @@ TEST(CudaAttentionParts, TakeMemoryForEveryHeadAndBlock) {
   const int64_t slots = kMostParts * 4 + 2 * 2 * kMultiprocessors;
   EXPECT_EQ(bytes, kMostParts * 4 * 4 + slots * 32 * (64 + 2) * 4);
   EXPECT_EQ(AttentionPartBytes(shape, Encoding::kFloat32, kMultiprocessors), 0);
+}
+
+// Blocks run at the same time on a GPU, but one after the other when emulated, where it goes unnoticed if two of them share slots:
+// so it is seen from what they leave. Each block has whole tiles of three chunks, the first two of which wait, in a slot each.
+TEST(CudaAttentionParts, OfWholeTilesWaitInTwoSlotsOfEachBlock) {
+  emulation::SetThreadOrder({});
+  const Cached cached(2 * kChunkKeys, {40});
+  const AttentionShape shape = Shape(2, 1, 16);
+  Inputs in(shape, cached.batch);
+  std::vector<std::byte> left;
+  Attend(in, cached.Plan(), Way::kTensor, Encoding::kBfloat16, Encoding::kFloat32, 0, 0, &left);
+  // As in TakeMemoryForEveryHeadAndBlock: those of the blocks come last. They were zeros before.
+  const size_t slot = 32 * (64 + 2) * 4, slots = 2 * 2 * kMultiprocessors;
+  const auto used = std::span(left).last(slots * slot);
+  for (size_t i = 0; i < slots; ++i)
+    EXPECT_TRUE(std::ranges::any_of(used.subspan(i * slot, slot),
+                                    [](std::byte b) { return b != std::byte{0}; }))
+        << "slot " << i;
+  EXPECT_TRUE(std::ranges::all_of(std::span(left).first(left.size() - used.size()),
+                                  [](std::byte b) { return b == std::byte{0}; }));
 }
 
 // All that a row's result is made of, for both ways.
@@ -509,6 +545,18 @@ TEST_P(CudaAttentionRow, TakesLargeScores) {
         << r;
   EXPECT_TRUE(SameBits(std::span(out).first(16), std::span(in.Value(0), 16)));
   for (const float x : out) EXPECT_TRUE(std::isfinite(x));
+}
+
+TEST_P(CudaAttentionRow, TakesALargeScoreInAnyBlockOfAStageAndInALaterChunk) {
+  const Cached cached(kChunkKeys + 20, {1});
+  for (const int32_t large : {5, 21, 37, 53, kChunkKeys + 10}) {
+    Inputs in(AttentionShape{1, 1, 16, 1}, cached.batch);
+    std::fill_n(in.Query(kChunkKeys + 20), 16, 1024.f);
+    for (int32_t r = 0; r < in.batch.rows(); ++r)
+      std::fill_n(in.Key(r), 16, r == large ? 1024.f : -1024.f);
+    const auto out = Attend(in, cached.Plan(), way());
+    EXPECT_TRUE(SameBits(std::span(out).last(16), std::span(in.Value(large), 16))) << large;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Ways, CudaAttentionRow, ::testing::Values(Way::kTensor, Way::kSimple),
