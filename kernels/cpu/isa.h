@@ -13,6 +13,8 @@
 
 // Left out to save compile time: hosts that have no more than SSSE3 run the portable code.
 #define HWY_DISABLED_TARGETS HWY_SSSE3
+// AVX-512 with VNNI, which Highway leaves out of itself.
+#define HWY_WANT_AVX3_DL 1
 
 namespace sysone {
 
