@@ -2,16 +2,14 @@
 //
 //   weights      w ≈ (low + q · scale) · unit, 0 ≤ q ≤ Int8Levels::weight, for kInt8Group neighbours of an output column; the
 //                scale is an integer, the unit belongs to the column
-//   activations  x ≈ q · step, |q| ≤ Int8Levels::activation, for kInt8Group neighbours of a row; if these are bytes, for
-//                kStepGroup neighbours, except peaks, at most kPeaks of kInt8Group, which are far above the rest of the row and
-//                stay floats
+//   activations  x ≈ q · step, |q| ≤ Int8Levels::activation, for kInt8Group neighbours of a row; if these are bytes, except
+//                peaks, at most kPeaks of them, which are far above the rest of the row and stay floats
 //   product      Σ q q as an exact integer for each group, times step and scale, plus low · step · Σ q of the activations,
 //                summed over the groups in their order; then each peak times its weight; all times unit
 //
 // Files keep blocks of 32 weights as low + level · scale. A group finds such levels again.
 //
-// kCoarse, for files of 4 and 5 bits: nothing is lost of these, and where levels are no more than 16, half a byte holds a code,
-// which stands for the levels around zero (low = -kCentre · scale) if the file's are such.
+// kCoarse, for files of 4 and 5 bits: nothing is lost of these, and where levels are no more than 16, half a byte holds a code.
 // Seven bits for others among them are what instructions want that multiply bytes and add two neighbours in 16 bits:
 // 2 · 127 · 127 fits.
 //
@@ -35,11 +33,9 @@
 namespace sysone {
 
 inline constexpr int64_t kInt8Group = 32;
-inline constexpr int64_t kStepGroup =
-    2 * kInt8Group;  // activations in bytes: one step lets two groups be added up as integers
 inline constexpr int32_t kHalfByteLevels =
-    15;                                // the largest code of a weight that half a byte holds
-inline constexpr int32_t kCentre = 8;  // the code that stands for zero, if levels lie around it
+    15;  // the largest code of a weight that half a byte holds
+inline constexpr int32_t kScaleLevels = 32767;  // the largest scale of a group
 
 struct Int8Levels {
   int32_t weight;      // the largest code of a weight
@@ -51,23 +47,14 @@ inline constexpr Int8Levels LevelsOf(WeightGrain grain) {
   return grain == WeightGrain::kCoarse ? kCoarseLevels : kFineLevels;
 }
 
-// The largest |scale| of a group of a column whose largest code is `code`.
-inline constexpr int32_t ScaleLevels(WeightGrain grain, int32_t code) {
-  if (grain == WeightGrain::kFine) return 32767;
-  return code <= kHalfByteLevels ? 16383 : 2047;
-}
-
-// Two products of bytes fit 16 bits, and so does a group's sum of products of half bytes less kCentre.
+// Two products, and half of a group's products of half bytes, fit 16 bits.
 static_assert(2 * kCoarseLevels.weight * kCoarseLevels.activation <=
               std::numeric_limits<int16_t>::max());
-static_assert(kInt8Group * kCentre * kCoarseLevels.activation <=
+static_assert(kInt8Group / 2 * kHalfByteLevels * kCoarseLevels.activation <=
               std::numeric_limits<int16_t>::max());
-// The sums of two groups, times their scales, fit 32 bits.
-constexpr bool TwoGroupsFit(int32_t code) {
-  return kStepGroup * code * kCoarseLevels.activation * ScaleLevels(WeightGrain::kCoarse, code) <=
-         std::numeric_limits<int32_t>::max();
-}
-static_assert(TwoGroupsFit(kHalfByteLevels) && TwoGroupsFit(kCoarseLevels.weight));
+// A group's sum of products of half bytes times its scale fits 32 bits.
+static_assert(int64_t{kInt8Group} * kHalfByteLevels * kCoarseLevels.activation * kScaleLevels <=
+              std::numeric_limits<int32_t>::max());
 // A group's sum of products of words fits 32 bits, and the sum of its activations is exact as a float.
 static_assert(int64_t{kInt8Group} * kFineLevels.weight * kFineLevels.activation <=
               std::numeric_limits<int32_t>::max());
@@ -97,24 +84,6 @@ inline int32_t StepsOf(const float* value, int64_t n, int32_t most) {
   return most;
 }
 
-// w ≈ low + q · scale, 0 ≤ q ≤ steps, in codes around zero if zero is a level, and none is out of their reach: the scale may
-// become negative, because half bytes of files reach further on one side.
-inline Int8Scale Centred(Int8Scale group, int32_t steps, std::span<uint8_t> codes) {
-  const float at = group.low / group.scale, nearest = std::round(at);
-  if (std::abs(at - nearest) > 0x1p-10f || std::abs(nearest) > kHalfByteLevels) return group;
-  const auto first = static_cast<int32_t>(nearest);  // w ≈ (first + q) · scale
-  if (first >= -kCentre && first + steps < kCentre) {
-    for (uint8_t& q : codes) q = static_cast<uint8_t>(q + first + kCentre);
-  } else if (first > -kCentre && first + steps <= kCentre) {
-    for (uint8_t& q : codes) q = static_cast<uint8_t>(kCentre - first - q);
-    group.scale = -group.scale;
-  } else {
-    return group;
-  }
-  group.low = -kCentre * group.scale;
-  return group;
-}
-
 // Fills out[n], n ≤ kInt8Group, with codes up to `most`. A group that has a value which is no number gets scale and low NaN, so that its column's
 // results are none either.
 inline Int8Scale QuantiseGroup(const float* w, int64_t n, int32_t most, uint8_t* out) {
@@ -135,49 +104,37 @@ inline Int8Scale QuantiseGroup(const float* w, int64_t n, int32_t most, uint8_t*
   if (range < 0x1p-100f) return {0, std::abs(least) < 0x1p-100f ? 0 : least};
   float place[kInt8Group];
   for (int64_t i = 0; i < n; ++i) place[i] = (w[i] - least) / range;
-  const int32_t steps = StepsOf(place, n, most);
-  const auto last = static_cast<float>(steps);
-  for (int64_t i = 0; i < n; ++i) out[i] = static_cast<uint8_t>(std::lrint(place[i] * last));
-  const Int8Scale group = {range / last, least};
-  const bool around_zero = steps <= kHalfByteLevels && least < 0;
-  return around_zero ? Centred(group, steps, {out, static_cast<size_t>(n)}) : group;
+  const auto steps = static_cast<float>(StepsOf(place, n, most));
+  for (int64_t i = 0; i < n; ++i) out[i] = static_cast<uint8_t>(std::lrint(place[i] * steps));
+  return {range / steps, least};
 }
 
-// Fills codes, as many as w has, and groups. The column's unit, NaN if a value is no number; else a power of two, so that scales
-// of 11 bits, as those of files are, stay as they are, if they are not far below the column's largest one.
-inline float QuantiseColumn(std::span<const float> w, WeightGrain grain, uint8_t* codes,
+// Fills codes, as many as w has, each up to `most`, and groups. The column's unit, NaN if a value is no number; else a power of two, so that scales
+// of up to 14 bits that are not far below the column's largest one stay as they are: those of files have 11.
+inline float QuantiseColumn(std::span<const float> w, int32_t most, uint8_t* codes,
                             Int8Scale* groups) {
   const auto n = static_cast<int64_t>(w.size());
   float largest = 0;
   bool numbers = true;
   Int8Scale* end = groups;
   for (int64_t k = 0; k < n; k += kInt8Group, ++end) {
-    *end =
-        QuantiseGroup(w.data() + k, std::min(kInt8Group, n - k), LevelsOf(grain).weight, codes + k);
+    *end = QuantiseGroup(w.data() + k, std::min(kInt8Group, n - k), most, codes + k);
     numbers &= !std::isnan(end->scale);
     // Lows count only to keep them from becoming infinite.
-    largest = std::max({largest, std::abs(end->scale), std::abs(end->low) * 0x1p-64f});
+    largest = std::max({largest, end->scale, std::abs(end->low) * 0x1p-64f});
   }
-  const int32_t levels = ScaleLevels(grain, *std::max_element(codes, codes + n));
   int exponent = 0;
-  std::frexp(largest / static_cast<float>(levels), &exponent);
-  float unit = std::ldexp(1.0f, exponent - 1);
-  if (std::round(largest / unit) > static_cast<float>(levels)) unit *= 2;
-  for (Int8Scale* group = groups; group < end; ++group) {
-    if (!numbers) {
-      *group = {};
-      continue;
-    }
-    const bool centred = group->low == -kCentre * group->scale;
-    group->scale = std::round(group->scale / unit);
-    group->low = centred ? -kCentre * group->scale : group->low / unit;
-  }
+  std::frexp(largest, &exponent);
+  float unit = std::ldexp(1.0f, exponent - 15);
+  if (std::round(largest / unit) > kScaleLevels) unit *= 2;
+  for (Int8Scale* group = groups; group < end; ++group)
+    *group = numbers ? Int8Scale{std::round(group->scale / unit), group->low / unit} : Int8Scale{};
   return numbers ? unit : std::numeric_limits<float>::quiet_NaN();
 }
 
 // Where activations are bytes: a peak is more than kPeak times the mean |x| of its row. Trained models have some in fixed places, and one would take all
-// levels from its 63 neighbours. A normal distribution has one in 600,000.
-inline constexpr float kPeak = 6;
+// levels from its 31 neighbours. A normal distribution has one in 6 · 10^9.
+inline constexpr float kPeak = 8;
 inline constexpr int kPeaks = 2;  // of a group, the largest ones
 
 // How the other activations of a group, the largest |x| of which is `largest`, are written: q = round(x · inverse), x ≈ q · step,

@@ -229,8 +229,7 @@ std::unique_ptr<Operand> CpuBackend::NewOperand(int64_t max_rows, int64_t cols) 
       operand->peak_counts = Rows<int32_t>(1, max_rows);
       [[fallthrough]];
     case Encoding::kInt16:
-      operand->groups =
-          RoundUp(DivideUp(cols, kInt8Group), GroupsOfUnit(operand->encoding == Encoding::kInt16));
+      operand->groups = DivideUp(cols, kInt8Group);
       operand->codes =
           TiledRows(max_rows, operand->groups * LanesOfGroup(operand->encoding == Encoding::kInt16),
                     int8_.tile_rows);

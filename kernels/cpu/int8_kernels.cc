@@ -17,7 +17,6 @@
 #define HWY_TARGET_INCLUDE "kernels/cpu/int8_kernels.cc"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
-#include "kernels/cpu/int8_pair_tile-inl.h"
 #include "kernels/cpu/int8_tile-inl.h"
 #include "kernels/cpu/math-inl.h"
 
@@ -31,89 +30,47 @@ constexpr int64_t kCols = static_cast<int64_t>(kPanelCols);
 constexpr int64_t MaxGroups(bool words) {
   return HWY_MIN(kUnpackedGroups, 12288 / static_cast<int64_t>(kCodeBytes)) / (words ? 2 : 1);
 }
-static_assert(MaxGroups(false) % (2 * GroupsOfUnit(false)) == 0);
+static_assert(MaxGroups(true) * ReadyBytes(Codes::kWords) <=
+              MaxGroups(false) * ReadyBytes(Codes::kBytes));
 // As long as the sums stay in that cache, too, the half of it: two threads may share a core.
 constexpr int64_t kFewRows = 64;
 
-// Of a panel, for each group; half of a pair's.
-constexpr size_t GroupBytes(Codes codes) {
-  const size_t code_bytes = AreHalfBytes(codes) ? kCodeBytes / 2 : kCodeBytes;
-  if (kPairs && codes != Codes::kWords) return PairHeader(codes) / 2 + code_bytes;
-  return kScaleBytes + code_bytes;
-}
-
-// Codes of a unit as they lie in a panel: as many lanes of each column as `at` has places for, which says which of a column's codes
-// is byte i of a lane. Half bytes: two lanes in one.
-template <class At>
-void PackCodes(const uint8_t* codes, int64_t stride, bool half_bytes, int64_t lanes,
-               int64_t bytes_of_lane, const At& at, std::byte* to) {
-  for (int64_t lane = 0; lane < lanes; lane += half_bytes ? 2 : 1) {
+template <Codes kCodes>
+void Pack(const uint8_t* codes, int64_t stride, const Int8Scale* scales, std::byte* group) {
+  auto* const floats = reinterpret_cast<float*>(group);
+  auto* to = reinterpret_cast<uint8_t*>(group + kScaleBytes);
+  for (int64_t c = 0; c < kCols; ++c) {
+    StoreScale<kCodes>(static_cast<int16_t>(scales[c].scale), floats + c);
+    floats[kCols + c] = scales[c].low;
+  }
+  constexpr bool kHalfBytes = kCodes == Codes::kHalfBytes;
+  constexpr int64_t kNeighbours = kCodes == Codes::kWords ? 2 : 4;
+  for (int64_t k = 0; k < kInt8Group; k += kHalfBytes ? 8 : kNeighbours) {
     for (int64_t c = 0; c < kCols; ++c) {
-      for (int64_t i = 0; i < bytes_of_lane; ++i) {
-        const uint8_t* const column = codes + c * stride;
-        const int code = column[at(lane, i)];
-        *to++ = static_cast<std::byte>(half_bytes ? code | column[at(lane + 1, i)] << 4 : code);
+      for (int64_t i = 0; i < kNeighbours; ++i) {
+        const uint8_t* const from = codes + c * stride + k + i;
+        *to++ = static_cast<uint8_t>(kHalfBytes ? from[0] | from[4] << 4 : from[0]);
       }
     }
   }
 }
 
-// int8_pair_tile-inl.h.
-constexpr int64_t PairCodeAt(int64_t lane, int64_t i) {
-  return i / 2 * kInt8Group + 2 * lane + i % 2;
-}
-template <Codes kCodes>
-void PackPair(const uint8_t* codes, int64_t stride, const Int8Scale* scales, std::byte* pair) {
-  auto* const pair_scales = reinterpret_cast<int16_t*>(pair);
-  auto* const lows = reinterpret_cast<float*>(pair) + kCols;
-  for (int64_t i = 0; i < 2 * kCols; ++i) {
-    const Int8Scale& group = scales[i];
-    pair_scales[i % kCols * 2 + i / kCols] = static_cast<int16_t>(group.scale);
-    if (kCodes != Codes::kCentred)
-      lows[i] = kCodes == Codes::kBytes ? group.low : group.low + kCentre * group.scale;
-  }
-  PackCodes(codes, stride, AreHalfBytes(kCodes), kPairLanes, 4, PairCodeAt,
-            pair + PairHeader(kCodes));
-}
-
-// A group: float scale[cols], low[cols]; uint8_t codes[lanes][cols][neighbours of k], packed half bytes as in a pair.
-template <Codes kCodes>
-void PackGroups(const uint8_t* codes, int64_t stride, const Int8Scale* scales, std::byte* unit) {
-  constexpr bool kWords = kCodes == Codes::kWords;
-  constexpr int64_t kNeighbours = kWords ? 2 : 4;
-  for (int64_t g = 0; g < GroupsOfUnit(kWords); ++g) {
-    auto* const floats = reinterpret_cast<float*>(unit);
-    for (int64_t c = 0; c < kCols; ++c) {
-      floats[c] = scales[g * kCols + c].scale;
-      floats[kCols + c] = scales[g * kCols + c].low;
-    }
-    PackCodes(
-        codes + g * kInt8Group, stride, AreHalfBytes(kCodes), LanesOfGroup(kWords), kNeighbours,
-        [](int64_t lane, int64_t i) { return lane * kNeighbours + i; }, unit + kScaleBytes);
-    unit += GroupBytes(kCodes);
-  }
-}
-
-// Parts of a panel, kHeader bytes each before kCodes codes in half bytes, to such with bytes.
-template <size_t kHeader, size_t kCodes>
-void UnpackHalfBytes(const std::byte* HWY_RESTRICT halves, int64_t parts,
+// Groups with half bytes to groups with bytes.
+void UnpackHalfBytes(const std::byte* HWY_RESTRICT halves, int64_t groups,
                      std::byte* HWY_RESTRICT bytes) {
-  const hn::CappedTag<uint8_t, 64> d;
-  constexpr size_t kRow = 4 * kPanelCols, kStep = hn::MaxLanes(hn::CappedTag<uint8_t, 64>());
-  const auto mask = hn::Set(d, 0x0F);
-  for (; parts > 0; --parts) {
-    std::memcpy(bytes, halves, kHeader);
-    const auto* from = reinterpret_cast<const uint8_t*>(halves + kHeader);
-    auto* to = reinterpret_cast<uint8_t*>(bytes + kHeader);
-    for (size_t i = 0; i < kCodes; i += 2 * kRow, from += kRow, to += 2 * kRow) {
-      for (size_t j = 0; j < kRow; j += kStep) {
-        const auto two = hn::Load(d, from + j);
-        hn::Store(hn::And(two, mask), d, to + j);
-        hn::Store(hn::And(hn::ShiftRight<4>(two), mask), d, to + kRow + j);
+  constexpr size_t kRow = 4 * kPanelCols;
+  for (; groups > 0; --groups) {
+    std::memcpy(bytes, halves, kScaleBytes);
+    bytes += kScaleBytes;
+    halves += kScaleBytes;
+    for (size_t i = 0; i < kCodeBytes; i += 2 * kRow) {
+      for (size_t j = 0; j < kRow; ++j) {
+        bytes[j] = halves[j] & std::byte{0x0F};
+        bytes[kRow + j] = halves[j] >> 4;
       }
+      bytes += 2 * kRow;
+      halves += kRow;
     }
-    halves += kHeader + kCodes / 2;
-    bytes += kHeader + kCodes;
   }
 }
 
@@ -130,88 +87,55 @@ void UnpackWords(const std::byte* HWY_RESTRICT bytes, int64_t groups,
   }
 }
 
+constexpr size_t GroupBytes(Codes codes) {
+  return kScaleBytes + (codes == Codes::kHalfBytes ? kCodeBytes / 2 : kCodeBytes);
+}
+
 // The part of a panel that begins with a group, and how many bytes a group has.
 struct PanelPart {
-  const std::byte* groups = nullptr;
-  size_t group_bytes = 0;
+  const std::byte* groups;
+  size_t group_bytes;
 };
 PanelPart PartAt(const Int8Panel& panel, int64_t group) {
   const size_t bytes = GroupBytes(panel.codes);
   return {panel.groups + static_cast<size_t>(group) * bytes, bytes};
 }
 
-// The weights of one k in a panel, in units.
-template <Codes kCodes>
-HWY_INLINE void WeightsAt(const std::byte* panel, size_t k, VF (&weights)[2]) {
-  constexpr bool kHalfBytes = AreHalfBytes(kCodes);
-  constexpr size_t kUnit = kPairs ? kStepGroup : kInt8Group, kGroups = kUnit / kInt8Group;
-  const DF d;
-  const DI di;
-  const hn::RebindToUnsigned<DI> du;
-  const std::byte* const unit = panel + k / kUnit * kGroups * GroupBytes(kCodes);
-  const auto* const scales = reinterpret_cast<const float*>(unit);
-  const size_t group = k % kUnit / kInt8Group, at = k % kInt8Group;
-  const size_t lane = at / (kPairs ? 2 : 4), byte = kPairs ? 2 * group + at % 2 : at % 4;
-  const auto* const codes =
-      reinterpret_cast<const uint8_t*>(unit + (kPairs ? PairHeader(kCodes) : kScaleBytes) +
-                                       (kHalfBytes ? lane / 2 : lane) * 4 * kPanelCols);
-  const int shift = static_cast<int>(8 * byte + (kHalfBytes ? lane % 2 * 4 : 0));
-  for (size_t h = 0; h < 2; ++h) {
-    const auto four = hn::BitCast(du, LoadCodes(codes + 4 * h * kLanes));
-    VI code = hn::BitCast(
-        di, hn::And(hn::ShiftRightSame(four, shift), hn::Set(du, kHalfBytes ? 0x0F : 0xFF)));
-    VF scale = hn::Load(d, scales + h * kLanes);
-    if constexpr (kPairs) {
-      const VI pair = hn::BitCast(di, scale);
-      scale = hn::ConvertTo(d, hn::ShiftRight<16>(group == 0 ? hn::ShiftLeft<16>(pair) : pair));
-      if (kHalfBytes) code = hn::Sub(code, hn::Set(di, kCentre));
-    }
-    const VF value = hn::ConvertTo(d, code);
-    if constexpr (kCodes == Codes::kCentred)
-      weights[h] = hn::Mul(value, scale);
-    else
-      weights[h] = hn::MulAdd(
-          value, scale, hn::Load(d, scales + ((kPairs ? group : 0) + 1) * kPanelCols + h * kLanes));
-  }
-}
-
 // The peaks of a block of rows times their weights in one panel, to its sums.
 template <Codes kCodes>
 void AddPeaks(const Int8Product& p, int64_t first_row, int64_t rows, const std::byte* panel,
               float* sums) {
+  constexpr bool kHalfBytes = kCodes == Codes::kHalfBytes;
   const DF d;
+  const hn::RebindToUnsigned<DI> du;
+  const auto mask = hn::Set(du, kHalfBytes ? 0x0F : 0xFF);
   for (int64_t r = first_row; r < first_row + rows; ++r, sums += kBlockCols) {
     if (p.peak_counts[r] == 0) continue;
     const std::span<const Peak> peaks(p.peaks + r * p.peak_stride,
                                       static_cast<size_t>(p.peak_counts[r]));
     VF low_sum = hn::Load(d, sums), high_sum = hn::Load(d, sums + kLanes);
     for (const Peak& peak : peaks) {
-      VF weights[2];
-      WeightsAt<kCodes>(panel, static_cast<size_t>(peak.k), weights);
+      const auto k = static_cast<size_t>(peak.k);
+      const std::byte* const group = panel + k / kInt8Group * GroupBytes(kCodes);
+      const auto* const scales = reinterpret_cast<const float*>(group);
+      const size_t quad = k % kInt8Group / 4;
+      const auto* const codes = reinterpret_cast<const uint8_t*>(group + kScaleBytes) +
+                                (kHalfBytes ? quad / 2 : quad) * 4 * kPanelCols;
+      const int shift = static_cast<int>(k % 4 * 8 + (kHalfBytes ? quad % 2 * 4 : 0));
       const VF value = hn::Set(d, peak.value);
-      low_sum = hn::MulAdd(weights[0], value, low_sum);
-      high_sum = hn::MulAdd(weights[1], value, high_sum);
+      const auto add = [&](size_t h, VF& sum) HWY_ATTR {
+        const auto four = hn::BitCast(du, LoadCodes(codes + 4 * h * kLanes));
+        const auto code = hn::And(hn::ShiftRightSame(four, shift), mask);
+        const VF weight = hn::MulAdd(hn::ConvertTo(d, hn::BitCast(DI(), code)),
+                                     Scales<kCodes>(scales + h * kLanes),
+                                     hn::Load(d, scales + kPanelCols + h * kLanes));
+        sum = hn::MulAdd(weight, value, sum);
+      };
+      add(0, low_sum);
+      add(1, high_sum);
     }
     hn::Store(low_sum, d, sums);
     hn::Store(high_sum, d, sums + kLanes);
-  }
-}
-
-// A tile of 1 ≤ rows ≤ kTileRows against `groups` of a panel whose codes are unpacked.
-template <Codes kCodes, int kRows = kTileRows>
-void TileRows(int64_t rows, const int32_t* a, const float* steps, const std::byte* b, size_t groups,
-              float* sums, bool resume, PanelPart next) {
-  if constexpr (kRows >= 1) {
-    if (rows != kRows)
-      return TileRows<kCodes, kRows - 1>(rows, a, steps, b, groups, sums, resume, next);
-#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
-    if constexpr (kCodes != Codes::kWords)
-      PairTile<kCodes, kRows>(a, steps, b, groups / 2, sums, kBlockCols, resume, next.groups,
-                              2 * next.group_bytes);
-    else
-#endif
-      Int8Tile<kCodes, kRows>(a, steps, b, groups, sums, kBlockCols, resume, next.groups,
-                              next.group_bytes);
   }
 }
 
@@ -238,27 +162,20 @@ void MultiplyPart(const Int8Product& p, int64_t first_row, int64_t rows, int64_t
                   int64_t group, int64_t groups, PanelPart next, float* sums) {
   const Codes codes = p.panels[panel].codes;
   const std::byte* b = PartAt(p.panels[panel], group).groups;
-  auto* tile = &TileRows<Codes::kBytes>;
-  if (codes == Codes::kWords) {
-    UnpackWords(b, groups, p.unpacked);
-    tile = &TileRows<Codes::kWords>;
-  } else if (AreHalfBytes(codes)) {
-    if constexpr (kPairs)
-      (codes == Codes::kCentred
-           ? UnpackHalfBytes<PairHeader(Codes::kCentred), kPairCodes>
-           : UnpackHalfBytes<PairHeader(Codes::kHalfBytes), kPairCodes>)(b, groups / 2, p.unpacked);
-    else
-      UnpackHalfBytes<kScaleBytes, kCodeBytes>(b, groups, p.unpacked);
-    tile = codes == Codes::kCentred ? &TileRows<Codes::kCentred> : &TileRows<Codes::kHalfBytes>;
+  auto* tile = &Int8TileRows<Codes::kBytes>;
+  if (codes != Codes::kBytes) {
+    const bool words = codes == Codes::kWords;
+    (words ? UnpackWords : UnpackHalfBytes)(b, groups, p.unpacked);
+    b = p.unpacked;
+    tile = words ? &Int8TileRows<Codes::kWords> : &Int8TileRows<Codes::kHalfBytes>;
   }
-  if (codes != Codes::kBytes) b = p.unpacked;
   const int64_t lanes = LanesOfGroup(p.words);
   for (int64_t at = 0; at < rows; at += kTileRows) {
     const int64_t row = first_row + at;
     const int64_t from = row * p.groups + group * kTileRows;  // in groups
     tile(std::min<int64_t>(kTileRows, rows - at), p.a + from * lanes, p.steps + 2 * from, b,
-         static_cast<size_t>(groups), sums + at * kBlockCols, group > 0,
-         at == 0 ? next : PanelPart{});
+         static_cast<size_t>(groups), sums + at * kBlockCols, kBlockCols, group > 0, next.groups,
+         at == 0 ? next.group_bytes : 0);
   }
 }
 
@@ -267,8 +184,7 @@ void MultiplyBlock(const Int8Product& p, int64_t first_row, int64_t rows, int64_
                    int64_t end_panel) {
   const int64_t all_groups = p.groups;
   const int64_t most = MaxGroups(p.words) / (rows <= kFewRows ? 2 : 1);
-  const int64_t groups =
-      RoundUp(DivideUp(all_groups, DivideUp(all_groups, most)), GroupsOfUnit(p.words));
+  const int64_t groups = DivideUp(all_groups, DivideUp(all_groups, most));
   for (int64_t group = 0; group < all_groups; group += groups) {
     for (int64_t panel = first_panel; panel < end_panel; ++panel) {
       // What follows in this order: the next panel's part, else the next parts, else the next panels.
@@ -281,10 +197,8 @@ void MultiplyBlock(const Int8Product& p, int64_t first_row, int64_t rows, int64_
     }
   }
   for (int64_t panel = first_panel; panel < end_panel && !p.words; ++panel) {
-    const Codes codes = p.panels[panel].codes;
-    const auto add_peaks = codes == Codes::kCentred     ? AddPeaks<Codes::kCentred>
-                           : codes == Codes::kHalfBytes ? AddPeaks<Codes::kHalfBytes>
-                                                        : AddPeaks<Codes::kBytes>;
+    const auto add_peaks = p.panels[panel].codes == Codes::kHalfBytes ? AddPeaks<Codes::kHalfBytes>
+                                                                      : AddPeaks<Codes::kBytes>;
     add_peaks(p, first_row, rows, p.panels[panel].groups, p.sums + (panel - first_panel) * kCols);
   }
   Finish(p, first_row, rows, first_panel * kCols, std::min(p.cols, end_panel * kCols));
@@ -304,16 +218,16 @@ void Multiply(const Int8Product& p) {
   }
 }
 
-// max |x| of count values, as bits, which without the sign are ordered like the numbers, then infinity, then NaN.
-int32_t LargestBits(const float* x, size_t count) {
+// max |x| of a group; infinite or NaN if any x is: the bits without the sign are ordered like the numbers, then infinity,
+// then NaN.
+float Largest(const float* x) {
   const DI di;
   const VI magnitude = hn::Set(di, 0x7FFFFFFF);
   VI largest = hn::Zero(di);
-  for (size_t i = 0; i < count; i += kLanes)
+  for (size_t i = 0; i < kInt8Group; i += kLanes)
     largest = hn::Max(largest, hn::And(hn::BitCast(di, hn::LoadU(DF(), x + i)), magnitude));
-  return hn::GetLane(hn::MaxOfLanes(di, largest));
+  return std::bit_cast<float>(hn::GetLane(hn::MaxOfLanes(di, largest)));
 }
-float Largest(const float* x, size_t count) { return std::bit_cast<float>(LargestBits(x, count)); }
 
 // The mean of |x|, in an order that hangs on n alone. NaN if any is.
 float MeanMagnitude(const float* x, int64_t n) {
@@ -344,114 +258,83 @@ int32_t TakePeaks(float* x, float floor, int32_t k, Peak* peaks) {
   return static_cast<int32_t>(count);
 }
 
-// Codes of x[kInt8Group]. Their sum.
+// Codes of x[kInt8Group] to a row of a tile. Their sum.
 template <class Code>
-int32_t EncodeGroup(const float* x, float inverse, Code* codes) {
+float EncodeGroup(const float* x, float inverse, int32_t* row) {
   const DI di;
   const hn::Rebind<Code, DI> narrow;
+  alignas(64) Code codes[kInt8Group];
   VI sum = hn::Zero(di);
   for (size_t i = 0; i < kInt8Group; i += kLanes) {
     const VI code = hn::NearestInt(hn::Mul(hn::LoadU(DF(), x + i), hn::Set(DF(), inverse)));
     sum = hn::Add(sum, code);
     hn::StoreU(hn::DemoteTo(narrow, code), narrow, codes + i);
   }
-  return hn::GetLane(hn::SumOfLanes(di, sum));
+  constexpr size_t kNeighbours = sizeof(*row) / sizeof(Code);
+  for (size_t i = 0; i < kInt8Group; i += kNeighbours, row += kTileRows)
+    std::memcpy(row, codes + i, sizeof(*row));
+  return static_cast<float>(hn::GetLane(hn::SumOfLanes(di, sum)));
 }
 
-// Parts of x[n] of kPart values each, the last one filled up with zeros, from column k on.
-template <int64_t kPart, class Work>
-void ForParts(const float* x, int64_t n, const Work& work) {
-  float part[kPart];
-  for (int64_t k = 0; k < n; k += kPart) {
+// One group after the other of x[n], the last one filled up with zeros, from column k on.
+template <class Work>
+void ForGroups(const float* x, int64_t n, const Work& work) {
+  float part[kInt8Group];
+  for (int64_t k = 0; k < n; k += kInt8Group) {
     const float* from = x + k;
-    if (n - k < kPart) {
-      std::fill(std::copy(from, x + n, part), part + kPart, 0.0f);
+    if (n - k < kInt8Group) {
+      std::fill(std::copy(from, x + n, part), part + kInt8Group, 0.0f);
       from = part;
     }
     work(from, k);
   }
 }
 
-// Codes of neighbours to a row of a tile.
+// One group, the largest |x| of which is `largest`, to a row of a tile.
 template <class Code>
-void StoreRow(const Code* codes, int32_t*& row) {
-  constexpr size_t kNeighbours = sizeof(*row) / sizeof(Code);
-  for (size_t i = 0; i < kInt8Group; i += kNeighbours, row += kTileRows)
-    std::memcpy(row, codes + i, sizeof(*row));
-}
-
-// A unit without peaks to a row of a tile.
-void EncodeUnit(const float* x, float largest, int32_t*& row, float*& steps) {
-  static constexpr float kZeros[kStepGroup] = {};
-  const ActivationScale scale = ScaleOfActivations(largest, kCoarseLevels.activation);
-  if (scale.inverse == 0) x = kZeros;  // it may be anything, even NaN
-  alignas(64) int8_t codes[2][kInt8Group];
-  int32_t sums[2];
-  for (int g = 0; g < 2; ++g) sums[g] = EncodeGroup(x + g * kInt8Group, scale.inverse, codes[g]);
-#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
-  StorePair(codes[0], codes[1], row);
-  row += kPairLanes * kTileRows;
-  const int16_t start[2] = {static_cast<int16_t>(-kCentre * sums[0]),
-                            static_cast<int16_t>(-kCentre * sums[1])};
+void EncodeScaled(const float* x, float largest, int32_t most, int32_t*& row, float*& steps) {
+  static constexpr float kZeros[kInt8Group] = {};
+  const ActivationScale scale = ScaleOfActivations(largest, most);
+  // Without a scale x may be anything, even NaN.
+  const float sum = EncodeGroup<Code>(scale.inverse == 0 ? kZeros : x, scale.inverse, row);
   steps[0] = scale.step;
-  std::memcpy(steps + kTileRows, start, sizeof(start));
-  for (int g = 0; g < 2; ++g) steps[(2 + g) * kTileRows] = scale.step * static_cast<float>(sums[g]);
-  steps += 4 * kTileRows;
-#else
-  for (int g = 0; g < 2; ++g, steps += 2 * kTileRows) {
-    StoreRow(codes[g], row);
-    steps[0] = scale.step;
-    steps[kTileRows] = scale.step * static_cast<float>(sums[g]);
-  }
-#endif
+  steps[kTileRows] = scale.step * sum;
+  row += LanesOfGroup(sizeof(Code) == 2) * kTileRows;
+  steps += 2 * kTileRows;
 }
 
 int32_t EncodeBytes(const float* x, int64_t n, int32_t* row, float* steps, Peak* peaks) {
   const float floor = FloorOfPeaks(MeanMagnitude(x, n));
   int32_t count = 0;
-  ForParts<kStepGroup>(x, n, [&](const float* unit, int64_t k) HWY_ATTR {
-    float rest[kStepGroup];
-    float largest = Largest(unit, kStepGroup);
+  ForGroups(x, n, [&](const float* group, int64_t k) HWY_ATTR {
+    float rest[kInt8Group];
+    float largest = Largest(group);
     if (largest > floor) {
-      std::copy(unit, unit + kStepGroup, rest);
-      unit = rest;
-      for (int64_t g = 0; g < kStepGroup; g += kInt8Group)
-        count += TakePeaks(rest + g, floor, static_cast<int32_t>(k + g), peaks + count);
-      largest = Largest(rest, kStepGroup);
+      std::copy(group, group + kInt8Group, rest);
+      group = rest;
+      count += TakePeaks(rest, floor, static_cast<int32_t>(k), peaks + count);
+      largest = Largest(rest);
     }
-    EncodeUnit(unit, largest, row, steps);
+    EncodeScaled<int8_t>(group, largest, kCoarseLevels.activation, row, steps);
   });
   return count;
 }
 
 void EncodeWords(const float* x, int64_t n, int32_t* row, float* steps) {
-  ForParts<kInt8Group>(x, n, [&](const float* group, int64_t) HWY_ATTR {
-    static constexpr float kZeros[kInt8Group] = {};
-    const ActivationScale scale =
-        ScaleOfActivations(Largest(group, kInt8Group), kFineLevels.activation);
-    alignas(64) int16_t codes[kInt8Group];
-    const int32_t sum = EncodeGroup(scale.inverse == 0 ? kZeros : group, scale.inverse, codes);
-    StoreRow(codes, row);
-    steps[0] = scale.step;
-    steps[kTileRows] = scale.step * static_cast<float>(sum);
-    steps += 2 * kTileRows;
+  ForGroups(x, n, [&](const float* group, int64_t) HWY_ATTR {
+    EncodeScaled<int16_t>(group, Largest(group), kFineLevels.activation, row, steps);
   });
 }
 
-constexpr int64_t GroupBytesOf(Codes codes) { return static_cast<int64_t>(GroupBytes(codes)); }
-
 const Int8Kernels* Kernels() {
-  static constexpr Int8Kernels kKernels = {
-      kCols,
-      kTileRows,
-      {kPairs ? GroupBytesOf(Codes::kCentred) : 0, GroupBytesOf(Codes::kHalfBytes),
-       GroupBytesOf(Codes::kBytes), GroupBytesOf(Codes::kWords)},
-      EncodeBytes,
-      EncodeWords,
-      {kPairs ? PackPair<Codes::kCentred> : nullptr,
-       kPairs ? PackPair<Codes::kHalfBytes> : PackGroups<Codes::kHalfBytes>,
-       kPairs ? PackPair<Codes::kBytes> : PackGroups<Codes::kBytes>, PackGroups<Codes::kWords>},
-      Multiply};
+  static constexpr Int8Kernels kKernels = {kCols,
+                                           kTileRows,
+                                           EncodeBytes,
+                                           EncodeWords,
+                                           Pack<Codes::kHalfBytes>,
+                                           Pack<Codes::kBytes>,
+                                           Pack<Codes::kWords>,
+                                           Multiply};
   return &kKernels;
 }
 

@@ -45,7 +45,7 @@ class Int8MatMul : public MatMulEngine {
     auto weight = std::make_unique<Int8Weight>();
     weight->out_cols = out_cols;
     weight->in_cols = in_cols;
-    weight->groups = RoundUp(DivideUp(in_cols, kInt8Group), GroupsOfUnit(words()));
+    weight->groups = DivideUp(in_cols, kInt8Group);
     weight->panels.resize(static_cast<size_t>(DivideUp(out_cols, kernels_.panel_cols)));
     weight->units =
         Buffer(weight->panels.size() * static_cast<size_t>(kernels_.panel_cols) * sizeof(float));
@@ -66,8 +66,8 @@ class Int8MatMul : public MatMulEngine {
       std::byte* const to = weight->buffer.As<std::byte>() + (i == 0 ? 0 : ends[i - 1]);
       weight->panels[i] = {to, panel.kind};
       std::ranges::copy(panel.units, weight->units.As<float>() + item * kernels_.panel_cols);
-      const auto pack = kernels_.pack[static_cast<size_t>(panel.kind)];
-      for (int64_t g = 0; g < weight->groups; g += GroupsOfUnit(words()))
+      const auto pack = PackerOf(panel.kind);
+      for (int64_t g = 0; g < weight->groups; ++g)
         pack(panel.codes.data() + g * kInt8Group, weight->groups * kInt8Group,
              panel.scales.data() + g * kernels_.panel_cols,
              to + g * kernels_.GroupBytes(panel.kind));
@@ -113,6 +113,18 @@ class Int8MatMul : public MatMulEngine {
   };
 
   bool words() const { return grain_ == WeightGrain::kFine; }
+  Int8Kernels::Pack PackerOf(Codes kind) const {
+    switch (kind) {
+      case Codes::kHalfBytes:
+        return kernels_.pack_half_bytes;
+      case Codes::kBytes:
+        return kernels_.pack_bytes;
+      case Codes::kWords:
+        return kernels_.pack_words;
+    }
+    return nullptr;
+  }
+
   // Where the pieces of a product end that threads take one after the other. Each is a part of what is left: few pieces, which
   // read the rows seldom, and no thread waits long at the end for another one that the machine slows down.
   const std::vector<int64_t>& PieceEnds(int64_t panels) {
@@ -136,18 +148,15 @@ class Int8MatMul : public MatMulEngine {
     for (int64_t c = 0; c < count; ++c) {
       const std::span<const float> column(rows.data() + c * weight.in_cols,
                                           static_cast<size_t>(weight.in_cols));
-      panel.units[static_cast<size_t>(c)] =
-          QuantiseColumn(column, grain_, panel.codes.data() + c * depth, scales.data());
+      panel.units[static_cast<size_t>(c)] = QuantiseColumn(
+          column, LevelsOf(grain_).weight, panel.codes.data() + c * depth, scales.data());
       for (int64_t g = 0; g < weight.groups; ++g)
         panel.scales[static_cast<size_t>(g * width + c)] = scales[static_cast<size_t>(g)];
     }
-    const bool centred = std::ranges::all_of(
-        panel.scales, [](const Int8Scale& group) { return group.low == -kCentre * group.scale; });
     if (words())
       panel.kind = Codes::kWords;
     else if (std::ranges::max(panel.codes) <= kHalfByteLevels)
-      panel.kind =
-          centred && kernels_.GroupBytes(Codes::kCentred) > 0 ? Codes::kCentred : Codes::kHalfBytes;
+      panel.kind = Codes::kHalfBytes;
     return panel;
   }
 

@@ -2,8 +2,7 @@
 // time, or two if codes are words: a 32-bit lane holds them, unsigned codes of the weights and signed ones of the activations. How they are multiplied
 // and added is the instruction set's business (AddProducts); a group's integer sum is exact in every way, and
 // each element of the result is one chain of multiply-adds over the groups in their order, whatever the tile's shape and
-// however k is cut between groups. Sets that add products of bytes in 16 bits have a tile of their own for these:
-// int8_pair_tile-inl.h.
+// however k is cut between groups.
 //
 // Activations lie in the order of their use, [lanes of k][kTileRows]: as rows of their own, they would compete for the
 // same banks and sets of the first-level cache, a sixth slower and more.
@@ -40,27 +39,80 @@ constexpr size_t ReadyBytes(Codes codes) {
   return kScaleBytes + (codes == Codes::kWords ? 2 : 1) * kCodeBytes;
 }
 
-// Whether codes of bytes go in pairs of groups: where no instruction adds four products of bytes to 32 bits.
-inline constexpr bool kPairs = HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3;
+// A sum keeps for every 32-bit lane the products of the weights and activations that lie there: Products begins one,
+// AddProducts adds to it, those of a group at most, and Scaled gives what it comes to, times the columns' scales as StoreScale has
+// written them.
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
 
-// sum += products of the weights and activations of every 32-bit lane. In assembly, because the compiler knows that integer sums may
-// be reordered, sums up several steps first, and runs out of registers: a third slower.
+// Two ones of 16 bits in every lane.
+HWY_INLINE VI Ones16() { return hn::Set(DI(), 0x00010001); }
+
+// In assembly, because the compiler knows that integer sums may be reordered, sums up several
+// steps first, and runs out of registers: a third slower. Half bytes are summed in pairs of 16 bits.
+template <Codes kCodes>
+HWY_INLINE VI Products(VI weights, VI activations) {
+  VI sum;
+  if constexpr (kCodes == Codes::kWords) {
+    asm("vpmaddwd %1, %2, %0" : "=v"(sum.raw) : "v"(activations.raw), "v"(weights.raw));
+    return sum;
+  }
+  asm("vpmaddubsw %1, %2, %0" : "=v"(sum.raw) : "v"(activations.raw), "v"(weights.raw));
+  if constexpr (kCodes == Codes::kBytes)
+    asm("vpmaddwd %1, %0, %0" : "+v"(sum.raw) : "v"(Ones16().raw));
+  return sum;
+}
 template <Codes kCodes>
 HWY_INLINE void AddProducts(VI weights, VI activations, VI& sum) {
-  constexpr bool kWords = kCodes == Codes::kWords;
-#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
-  static_assert(kWords);
   decltype(sum.raw) product;
-  asm("vpmaddwd %2, %3, %1\n\tvpaddd %1, %0, %0"
-      : "+v"(sum.raw), "=&v"(product)
-      : "v"(activations.raw), "v"(weights.raw));
-#elif HWY_TARGET == HWY_AVX3_DL
-  if constexpr (kWords)
+  if constexpr (kCodes == Codes::kHalfBytes) {
+    asm("vpmaddubsw %2, %3, %1\n\tvpaddw %1, %0, %0"
+        : "+v"(sum.raw), "=&v"(product)
+        : "v"(activations.raw), "v"(weights.raw));
+  } else if constexpr (kCodes == Codes::kWords) {
+    asm("vpmaddwd %2, %3, %1\n\tvpaddd %1, %0, %0"
+        : "+v"(sum.raw), "=&v"(product)
+        : "v"(activations.raw), "v"(weights.raw));
+  } else {
+    asm("vpmaddubsw %2, %3, %1\n\tvpmaddwd %4, %1, %1\n\tvpaddd %1, %0, %0"
+        : "+v"(sum.raw), "=&v"(product)
+        : "v"(activations.raw), "v"(weights.raw), "v"(Ones16().raw));
+  }
+}
+// Scales of half bytes lie twice in a lane, because its sum is two of 16 bits: one instruction scales and adds them.
+template <Codes kCodes>
+HWY_INLINE void StoreScale(int16_t scale, float* to) {
+  const int16_t twice[2] = {scale, scale};
+  if constexpr (kCodes == Codes::kHalfBytes)
+    std::memcpy(to, twice, sizeof(twice));
+  else
+    *to = scale;
+}
+template <Codes kCodes>
+HWY_INLINE VF Scales(const float* from) {
+  const VF scales = hn::Load(DF(), from);
+  if constexpr (kCodes != Codes::kHalfBytes) return scales;
+  return hn::ConvertTo(DF(), hn::And(hn::BitCast(DI(), scales), hn::Set(DI(), 0xFFFF)));
+}
+template <Codes kCodes>
+HWY_INLINE VF Scaled(VI sum, VF stored_scales) {
+  if constexpr (kCodes != Codes::kHalfBytes)
+    return hn::Mul(hn::ConvertTo(DF(), sum), stored_scales);
+  asm("vpmaddwd %1, %0, %0" : "+v"(sum.raw) : "v"(stored_scales.raw));
+  return hn::ConvertTo(DF(), sum);
+}
+
+#else
+
+// As above.
+template <Codes kCodes>
+HWY_INLINE void AddProducts(VI weights, VI activations, VI& sum) {
+#if HWY_TARGET == HWY_AVX3_DL
+  if constexpr (kCodes == Codes::kWords)
     asm("vpdpwssd %2, %1, %0" : "+v"(sum.raw) : "v"(weights.raw), "v"(activations.raw));
   else
     asm("vpdpbusd %2, %1, %0" : "+v"(sum.raw) : "v"(weights.raw), "v"(activations.raw));
 #else
-  if constexpr (kWords) {
+  if constexpr (kCodes == Codes::kWords) {
     const auto low = [](VI lane) HWY_ATTR { return hn::ShiftRight<16>(hn::ShiftLeft<16>(lane)); };
     sum = hn::Add(sum, hn::Mul(low(weights), low(activations)));
     sum = hn::Add(sum, hn::Mul(hn::ShiftRight<16>(weights), hn::ShiftRight<16>(activations)));
@@ -75,19 +127,28 @@ HWY_INLINE void AddProducts(VI weights, VI activations, VI& sum) {
   }
 #endif
 }
-
-// The products that a sum begins with.
+// As above.
 template <Codes kCodes>
 HWY_INLINE VI Products(VI weights, VI activations) {
-#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
-  VI sum;
-  asm("vpmaddwd %1, %2, %0" : "=v"(sum.raw) : "v"(activations.raw), "v"(weights.raw));
-#else
   VI sum = hn::Zero(DI());
   AddProducts<kCodes>(weights, activations, sum);
-#endif
   return sum;
 }
+// As above.
+template <Codes>
+HWY_INLINE void StoreScale(int16_t scale, float* to) {
+  *to = scale;
+}
+template <Codes>
+HWY_INLINE VF Scales(const float* from) {
+  return hn::Load(DF(), from);
+}
+template <Codes>
+HWY_INLINE VF Scaled(VI sum, VF stored_scales) {
+  return hn::Mul(hn::ConvertTo(DF(), sum), stored_scales);
+}
+
+#endif
 
 // A lane of each of kLanes columns of a panel.
 HWY_INLINE VI LoadCodes(const uint8_t* b) {
@@ -100,7 +161,7 @@ HWY_INLINE VI LoadCodes(const uint8_t* b) {
 #endif
 }
 
-// products[r] = Σ_k a[k][r] · codes[k] over a group.
+// products[r] = Σ_k a[k][r] · codes[k] over a group, before Scaled.
 template <Codes kCodes, int kRows>
 HWY_INLINE void MultiplyGroup(const int32_t* HWY_RESTRICT a, const uint8_t* HWY_RESTRICT codes,
                               VI (&products)[kRows][2]) {
@@ -144,7 +205,7 @@ HWY_INLINE void Int8Tile(const int32_t* HWY_RESTRICT a, const float* HWY_RESTRIC
       const VF stored_scales = hn::Load(d, scales + h * kLanes);
 #pragma GCC unroll 16
       for (size_t r = 0; r < kRows; ++r)
-        scaled[r][h] = hn::Mul(hn::ConvertTo(d, products[r][h]), stored_scales);
+        scaled[r][h] = Scaled<kCodes>(products[r][h], stored_scales);
     }
     const VF lows[2] = {hn::Load(d, scales + kPanelCols),
                         hn::Load(d, scales + kPanelCols + kLanes)};
@@ -161,6 +222,20 @@ HWY_INLINE void Int8Tile(const int32_t* HWY_RESTRICT a, const float* HWY_RESTRIC
     a += LanesOfGroup(kCodes == Codes::kWords) * kTileRows;
     b += ReadyBytes(kCodes);
     steps += 2 * kTileRows;
+  }
+}
+
+// Int8Tile for 1 ≤ rows ≤ kTileRows.
+template <Codes kCodes, int kRows = kTileRows>
+HWY_INLINE void Int8TileRows(int64_t rows, const int32_t* a, const float* steps, const std::byte* b,
+                             size_t groups, float* sums, size_t sums_stride, bool resume,
+                             const std::byte* ahead, size_t ahead_bytes) {
+  if constexpr (kRows >= 1) {
+    if (rows == kRows)
+      Int8Tile<kCodes, kRows>(a, steps, b, groups, sums, sums_stride, resume, ahead, ahead_bytes);
+    else
+      Int8TileRows<kCodes, kRows - 1>(rows, a, steps, b, groups, sums, sums_stride, resume, ahead,
+                                      ahead_bytes);
   }
 }
 

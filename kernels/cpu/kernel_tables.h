@@ -3,7 +3,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 
@@ -53,20 +52,16 @@ const MatMulKernels& GetMatMulKernels(int64_t targets);
 
 // --- Matrix products in int8 (kernels/int8.h)
 // ------------------------------------------------------------------------------------------------------
-// A panel lies in units of k, one behind the other as a product reads them from memory: of kStepGroup, or of kInt8Group if words.
-// What a unit consists of is the business of its instruction set (Int8Kernels::pack): its scales, lows and codes.
+// A panel lies in groups of k, one behind the other as a product reads them from memory:
+//   scale[panel_cols] of 32 bits, float low[panel_cols]; uint8_t codes[kInt8Group / 4][panel_cols][4 of k].
+// How the codes of a panel lie and are multiplied:
 enum class Codes {
-  kCentred,    // half bytes, all of them with low = -kCentre · scale
-  kHalfBytes,  // none is above kHalfByteLevels
+  // All are below 16, and two rows share one: the even one's lie in the lower halves of its bytes.
+  kHalfBytes,
   kBytes,
-  kWords,  // bytes, but words of 16 bits when they are multiplied, as activations are then
+  // codes[kInt8Group / 2][panel_cols][2 of k]: bytes, but words of 16 bits when they are multiplied, as activations are then.
+  kWords,
 };
-inline constexpr size_t kCodesKinds = 4;
-inline constexpr bool AreHalfBytes(Codes codes) {
-  return codes == Codes::kCentred || codes == Codes::kHalfBytes;
-}
-// Groups of weights that are packed together; a panel has a whole number of units, zeros at the end.
-inline constexpr int64_t GroupsOfUnit(bool words) { return words ? 1 : kStepGroup / kInt8Group; }
 
 struct Int8Panel {
   const std::byte* groups = nullptr;  // 64-byte aligned
@@ -76,19 +71,19 @@ struct Int8Panel {
 // Lanes of 32 bits that neighbouring codes of a group of activations take.
 inline constexpr int64_t LanesOfGroup(bool words) { return kInt8Group / (words ? 2 : 4); }
 
-// Groups of a panel that the kernel unpacks at a time, at most; half as many if to words. Whole units.
+// Groups of a panel that the kernel unpacks at a time, at most; half as many if to words.
 inline constexpr int64_t kUnpackedGroups = 24;
 
 struct Int8Product {
   bool words = false;          // all panels are kWords; else none is
   const int32_t* a = nullptr;  // [rows / tile_rows][lanes of all groups][tile_rows]
-  // [rows / tile_rows][groups of k][2][tile_rows]: of each group, or two values a group of each unit, what encode_* wrote
+  // [rows / tile_rows][groups of k][step | step * sum of codes][tile_rows]
   const float* steps = nullptr;
   const Peak* peaks = nullptr;  // of a, unless words: [rows][peak_stride], by k
   int64_t peak_stride = 0;
   const int32_t* peak_counts = nullptr;  // [rows]
   int64_t rows = 0;
-  int64_t groups = 0;                 // of k, whole units
+  int64_t groups = 0;                 // of k
   const Int8Panel* panels = nullptr;  // all panels of the weight
   const float* units = nullptr;       // of all columns, whole panels, 64-byte aligned
   int64_t first_panel = 0;            // the part to compute: [first_panel, end_panel)
@@ -99,25 +94,28 @@ struct Int8Product {
   int64_t out_stride = 0;
   bool add = false;               // out += instead of out =
   float* sums = nullptr;          // scratch [kProductScratch], 64-byte aligned
-  std::byte* unpacked = nullptr;  // scratch [kUnpackedGroups * group_bytes[kBytes]], likewise
+  std::byte* unpacked = nullptr;  // scratch [kUnpackedGroups * GroupBytes(kBytes)], likewise
 };
 
 struct Int8Kernels {
   int64_t panel_cols = 0;  // 2 … 32
   int64_t tile_rows = 0;   // rows of activations that are interleaved
-  // Bytes of a unit for each of its groups, by Codes; 0: this set has no such panels.
-  std::array<int64_t, kCodesKinds> group_bytes = {};
-  int64_t GroupBytes(Codes codes) const { return group_bytes[static_cast<size_t>(codes)]; }
-  // Codes of x[n] to one row of a tile, zeros up to the end of the last unit. row, steps: the row's places in those of its
+  int64_t GroupBytes(Codes codes) const {
+    return panel_cols * (2 * static_cast<int64_t>(sizeof(float)) +
+                         kInt8Group / (codes == Codes::kHalfBytes ? 2 : 1));
+  }
+  // Codes of x[n] to one row of a tile, zeros up to the end of the last group. row, steps: the row's places in those of its
   // tile. The number of peaks, which are put to peaks[n / kInt8Group * kPeaks] and more, n rounded up.
   int32_t (*encode_bytes)(const float* x, int64_t n, int32_t* row, float* steps,
                           Peak* peaks) = nullptr;
   // Likewise, for products of words.
   void (*encode_words)(const float* x, int64_t n, int32_t* row, float* steps) = nullptr;
-  // One unit, of codes[panel_cols][stride] and scales[groups of the unit][panel_cols]; by Codes.
+  // One group, of codes[panel_cols][stride].
   using Pack = void (*)(const uint8_t* codes, int64_t stride, const Int8Scale* scales,
-                        std::byte* unit);
-  std::array<Pack, kCodesKinds> pack = {};
+                        std::byte* group);
+  Pack pack_half_bytes = nullptr;
+  Pack pack_bytes = nullptr;
+  Pack pack_words = nullptr;
   void (*multiply)(const Int8Product& product) = nullptr;
 };
 const Int8Kernels& GetInt8Kernels(int64_t targets);

@@ -324,7 +324,8 @@ class ReferenceBackend : public Backend {
     std::vector<Int8Scale> groups(static_cast<size_t>((w.cols + kInt8Group - 1) / kInt8Group));
     for (int64_t c = 0; c < w.rows; ++c) {
       const std::span<float> column(w.Row(c), codes.size());
-      const float unit = QuantiseColumn(column, grain_, codes.data(), groups.data());
+      const float unit =
+          QuantiseColumn(column, LevelsOf(grain_).weight, codes.data(), groups.data());
       for (size_t k = 0; k < column.size(); ++k)
         column[k] = WeightOf(groups[k / kInt8Group], codes[k]) * unit;
     }

@@ -87,7 +87,8 @@ std::vector<float> WeightAs(const Variant& variant, std::vector<float> values, i
   std::vector<Int8Scale> groups((depth + kInt8Group - 1) / kInt8Group);
   for (size_t first = 0; first < values.size(); first += depth) {
     const std::span<float> column(values.data() + first, depth);
-    const float unit = QuantiseColumn(column, variant.grain, codes.data(), groups.data());
+    const float unit =
+        QuantiseColumn(column, LevelsOf(variant.grain).weight, codes.data(), groups.data());
     for (size_t k = 0; k < depth; ++k)
       column[k] = WeightOf(groups[k / kInt8Group], codes[k]) * unit;
   }
@@ -147,10 +148,9 @@ std::vector<double> VariantTest::OperandSteps(const std::vector<double>& values,
                                               int64_t cols) const {
   std::vector<double> steps(values.size());
   if (dtype() != "int8") return steps;
-  const size_t group = GetParam().grain == WeightGrain::kFine ? kInt8Group : kStepGroup;
   for (size_t row = 0; row < values.size(); row += static_cast<size_t>(cols)) {
-    for (size_t first = 0; first < static_cast<size_t>(cols); first += group) {
-      const size_t count = std::min(group, static_cast<size_t>(cols) - first);
+    for (size_t first = 0; first < static_cast<size_t>(cols); first += kInt8Group) {
+      const size_t count = std::min<size_t>(kInt8Group, static_cast<size_t>(cols) - first);
       double largest = 0;
       for (size_t i = 0; i < count; ++i)
         largest = std::max(largest, std::abs(values[row + first + i]));

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <utility>
 
 #include "kernels/cpu/isa.h"
 #include "tests/kernels/backend_variants.h"
@@ -73,48 +72,12 @@ TEST(Int8, AColumnOfAFileIn8BitsIsKeptAsItIs) {
     }
     std::vector<uint8_t> q(w.size());
     std::vector<Int8Scale> groups(w.size() / kInt8Group);
-    const float unit = QuantiseColumn(w, WeightGrain::kFine, q.data(), groups.data());
+    const float unit = QuantiseColumn(w, kFine, q.data(), groups.data());
     for (size_t i = 0; i < w.size(); ++i) {
       const Int8Scale& group = groups[i / kInt8Group];
       // Low and scale · q are each up to 254 steps, a few roundings of which are lost.
       ASSERT_NEAR(WeightOf(group, q[i]) * unit, w[i], 4 * kU * 254 * group.scale * unit) << i;
     }
-  }
-}
-
-// Q4_0: a block is (q - 8) · d, and d, which has 11 bits, may be negative.
-TEST(Int8, HalfBytesThatLieAroundZeroKeepZeroAtTheirCentre) {
-  Data data(6);
-  for (int round = 0; round < 20; ++round) {
-    std::vector<float> w;
-    for (int block = 0; block < 18; ++block) {
-      const float sign = data.Integer(0, 1) == 0 ? 1 : -1;
-      const float d = sign * std::ldexp(static_cast<float>(data.Integer(1024, 2047)), -20);
-      for (int i = 0; i < kInt8Group; ++i)
-        w.push_back(d * static_cast<float>(i == 0 ? -8 : i == 1 ? 5 : data.Integer(-8, 7)));
-    }
-    std::vector<uint8_t> q(w.size());
-    std::vector<Int8Scale> groups(w.size() / kInt8Group);
-    const float unit = QuantiseColumn(w, WeightGrain::kCoarse, q.data(), groups.data());
-    for (size_t i = 0; i < w.size(); ++i) {
-      const Int8Scale& group = groups[i / kInt8Group];
-      ASSERT_LE(q[i], kHalfByteLevels);
-      ASSERT_EQ(group.low, -kCentre * group.scale);
-      // Integers times a power of two: nothing rounds.
-      ASSERT_EQ(WeightOf(group, q[i]) * unit, w[i]) << i;
-    }
-  }
-}
-
-TEST(Int8, LevelsOutOfReachOfTheCentreKeepTheirLow) {
-  for (const auto& [least, largest] : {std::pair{0, 15}, {-15, 0}, {3, 9}, {-9, 6}, {-6, 9}}) {
-    std::vector<float> w;
-    for (int i = 0; i < kInt8Group; ++i)
-      w.push_back(0.5f * static_cast<float>(least + i % (largest - least + 1)));
-    std::vector<uint8_t> q(w.size());
-    const Int8Scale group = QuantiseGroup(w.data(), kInt8Group, kCoarse, q.data());
-    EXPECT_EQ(group.low, 0.5f * static_cast<float>(least));
-    for (size_t i = 0; i < w.size(); ++i) EXPECT_EQ(WeightOf(group, q[i]), w[i]);
   }
 }
 
