@@ -1,4 +1,5 @@
-// What rank 0 tells the other ranks of its group, once a step: a pass with what is read out in it, or that it is the end. All that they need is in it; they have no arena, no cache index and no queue.
+// What rank 0 tells the other ranks of its group, once a step: a pass with what is read out in it, or that it is the end. All that
+// they need is in it; they have no arena, no cache index and no queue.
 //
 //   header │ tokens │ positions │ kv rows │ read rows │ runs │ spans │ label ids │ label states │ states (floats)
 //

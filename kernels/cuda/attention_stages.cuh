@@ -95,8 +95,8 @@ class Stages {
 
   const DeviceSegment* segments_;
   int32_t segment_count_;
-  int32_t chunk_key_,
-      own_key_;  // first positions of the chunk, and of those in it that are not common
+  // First positions of the chunk, and of those in it that are not common.
+  int32_t chunk_key_, own_key_;
   int32_t first_key_, end_key_;
 };
 

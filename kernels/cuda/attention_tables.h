@@ -35,7 +35,7 @@ inline constexpr int32_t kStageBlocks = 4;
 // and after them; and the passes that are kept ready (up to 512 rows) see no more, unless something is cached.
 inline constexpr int32_t kChunkKeys = 512;
 // Chunks that are entries of their own, in a table: with 8 kv heads, some 15 for each multiprocessor. Each leaves its part of the
-// results in memory (see AttentionScratchBytes).
+// results in memory (see AttentionPartBytes).
 inline constexpr int32_t kMostParts = 256;
 
 // What a table has room for. A table of the same limits has the same size and layout, whatever is in it.
@@ -64,8 +64,8 @@ struct alignas(16) DeviceTile {
   // Of its positions, those that this entry looks at: all, or one chunk of a tile that is in parts.
   int32_t first_chunk, end_chunk;
   int32_t chunks;  // of all its entries
-  int32_t
-      first_part;  // number of chunk 0 among the parts of all tiles; -1: this entry has all chunks
+  // Number of chunk 0 among the parts of all tiles; -1: this entry has all chunks.
+  int32_t first_part;
 };
 struct alignas(16) DeviceSegment {
   int32_t first_row;  // of the pass
